@@ -9,7 +9,7 @@ nothing else to be kept.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -32,7 +32,7 @@ from anyshape.ops.op import GRADIENT, OpKind
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Symbol
-from anyshape.symbolic.expr import of_atom
+from anyshape.symbolic.expr import of_atom, symbols_of
 
 
 class TrainingGraphs(NamedTuple):
@@ -130,7 +130,9 @@ class _Backward(TermGraph):
         return paired_tree(
             nodes,
             metas,
-            lambda node, meta: meta if isinstance(meta, Expr) else self._outer(node, meta),
+            lambda node, meta: (
+                self.settled(meta) if isinstance(meta, Expr) else self._outer(node, meta)
+            ),
         )
 
     # -- gradients ---------------------------------------------------------------------------------
@@ -206,21 +208,12 @@ class _Backward(TermGraph):
             argument: Any = node.args[node.meta[ARGUMENT]]
             self._add(argument, grad)
             return
-        last = next(iter(reversed(self._graph.nodes)))
+        last = self.last()
         try:
             self._by_row(node, call, grad)
         except NoGradient as why:
-            self._erase_behind(last)
+            self.erase_behind(last)
             self._by_autograd(node, call, grad, str(why))
-
-    def _erase_behind(self, last: torch.fx.Node) -> None:
-        """Take back what a row has recorded. What stands for the forward graph stays."""
-        for made in list(reversed(self._graph.nodes)):
-            if made is last:
-                break
-            if made.op != "placeholder":
-                self._graph.erase_node(made)
-        self._forget_sizes()
 
     def _by_row(self, node: torch.fx.Node, call: RecordedCall, grad: Any) -> None:
         entry = lookup(call.function)
@@ -345,12 +338,17 @@ class _Backward(TermGraph):
         if not self._unstable.isdisjoint(read):
             raise Unlowerable("a result requires grad, and its gradient needs what is written to")
         taken = [n for n, node in enumerate(inputs) if node in read and SYMBOL not in node.meta]
-        for node in (*kept, *(inputs[n] for n in taken), *given):
+        tensors = (*kept, *(inputs[n] for n in taken), *given)
+        for node in tensors:
             new = mapped[node] = final.placeholder(node.name)
             if RESULT in node.meta:
                 new.meta[RESULT] = self.without_grad(node.meta[RESULT])
         numbers = {node.meta[SYMBOL]: node for node in inputs if SYMBOL in node.meta}
         symbols = [*self.symbols, *(each for each, node in numbers.items() if node in read)]
+        # A size may be known by a product with others alone.
+        hidden = {each for node in (*own, *again) for each in _symbols_in(node)}
+        hidden = hidden & _shown_by(inputs) - _shown_by(tensors)
+        symbols += sorted(hidden, key=lambda symbol: symbol.name)
         for symbol in dict.fromkeys(symbols):
             new = final.placeholder(symbol.name)
             new.meta[SYMBOL] = symbol
@@ -450,6 +448,20 @@ def _has_grad(node: torch.fx.Node) -> bool:
     return any(
         isinstance(each, Meta) and each.requires_grad for each in leaves(node.meta.get(RESULT))
     )
+
+
+def _symbols_in(node: torch.fx.Node) -> set[Symbol]:
+    """Those in the sizes of what a node gives."""
+    metas = [each for each in leaves(node.meta.get(RESULT)) if isinstance(each, Meta)]
+    return {symbol for meta in metas for size in meta.shape for symbol in symbols_of(size)}
+
+
+def _shown_by(nodes: Iterable[torch.fx.Node]) -> set[Symbol]:
+    """Symbols that are sizes of tensors, by themselves."""
+    metas = [node.meta.get(RESULT) for node in nodes]
+    sizes = {size for meta in metas if isinstance(meta, Meta) for size in meta.shape}
+    found = {symbol for size in sizes for symbol in symbols_of(size)}
+    return {symbol for symbol in found if of_atom(symbol) in sizes}
 
 
 def _root(node: torch.fx.Node) -> torch.fx.Node:

@@ -55,6 +55,11 @@ class TermGraph:
     def is_same(self, a: Size, b: Size) -> bool:
         return a is b or a == b or self.facts.equal(a, b)
 
+    def settled(self, size: Expr) -> Size:
+        """A number where there is but one: dimensions may have been given by sizes."""
+        value = self.facts.value(size)
+        return size if value is None else value
+
     def _terms(self, node: torch.fx.Node, value: Any) -> Any:
         if isinstance(value, Meta):
             return Term(self, node, value)
@@ -110,8 +115,17 @@ class TermGraph:
             before.append(node)
         return tuple(more)
 
-    def _forget_sizes(self) -> None:
-        """Nodes of sizes that were made may be gone."""
+    def last(self) -> torch.fx.Node:
+        return next(iter(reversed(self._graph.nodes)))
+
+    def erase_behind(self, last: torch.fx.Node) -> None:
+        """Take back what was recorded since. What stands for inputs stays."""
+        for made in list(reversed(self._graph.nodes)):
+            if made is last:
+                break
+            if made.op != "placeholder":
+                self._graph.erase_node(made)
+        # Nodes of sizes may be among them.
         self._sizes = SizeNodes(self._graph, self._symbol)
 
 

@@ -13,6 +13,8 @@ import torch.fx
 from anyshape.graph.attention_logsumexp import with_dropout, with_logsumexp
 from anyshape.graph.batch_norm_statistics import with_statistics
 from anyshape.graph.dropout_noise import as_noise
+from anyshape.graph.kept_places import with_places
+from anyshape.graph.operator_parts import as_parts
 from anyshape.graph.term_graph import RecordedTerms, TermGraph
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, UNRECORDED
 from anyshape.symbolic import Facts, Symbol
@@ -26,6 +28,8 @@ DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
     with_logsumexp,
     with_dropout,
     with_statistics,
+    as_parts,
+    with_places,
 )
 
 

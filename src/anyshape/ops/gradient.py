@@ -9,6 +9,9 @@ A row says of an operator what the gradients of its arguments are, as a program 
 What is done with a `Term` is recorded as an operator of the backward graph, with shapes by the same
 rules and native code by the same rows. A gradient may have the sizes that the arguments were
 stretched to, and another dtype: whoever asks for it brings it back.
+
+Of an operator that torch has made of others the gradients are those of its parts: `made_of` says
+what they are, in the same way.
 """
 
 from __future__ import annotations
@@ -117,6 +120,11 @@ class Term:
 Gradients = dict[str, Any]
 
 
+def zeros_like(term: Term) -> Term:
+    """A gradient of zeros, which is another thing than none."""
+    return term.call(torch.zeros_like)
+
+
 def sum_to(grad: Term, shape: Sequence[Size]) -> Term:
     """The gradient of a tensor that was stretched: the sum over where its elements went."""
     more = grad.rank - len(shape)
@@ -133,6 +141,11 @@ def sum_to(grad: Term, shape: Sequence[Size]) -> Term:
     for _ in range(more):
         grad = grad.squeeze(0)
     return grad
+
+
+def rearranged(grad: Term, shape: Sequence[Size]) -> Term:
+    """A gradient in other sizes. Whether it could be seen so in its memory is not asked."""
+    return (grad if grad.meta.is_contiguous else grad.contiguous()).reshape(shape)
 
 
 def back_in(grad: Term, dim: Any, keepdim: bool, rank: int) -> Term:

@@ -133,6 +133,10 @@ ONNX: Final[Table] = {}
 #: `ops/gradient.py` writes them
 GRADIENT: Final[Table] = {}
 
+#: operators that torch has made of others, which its autograd sees: (where operators are recorded,
+#: arguments by name, as `ops/gradient.py` has them) -> the result
+PARTS: Final[Table] = {}
+
 
 def _adding_to(table: Table) -> Callable[..., Callable[[Row], Row]]:
     def named(*names: str) -> Callable[[Row], Row]:
@@ -155,6 +159,7 @@ lower_views: Final = _adding_to(VIEWS_OF_EACH)
 lower_in_place: Final = _adding_to(WRITES)
 onnx: Final = _adding_to(ONNX)
 gradient: Final = _adding_to(GRADIENT)
+made_of: Final = _adding_to(PARTS)
 
 
 def onnx_rows(rows: Mapping[str, Callable[..., Any]]) -> None:

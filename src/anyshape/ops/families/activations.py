@@ -12,7 +12,7 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.elementwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.families.arithmetic import onnx_clamp
-from anyshape.ops.gradient import Gradients, NoGradient, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
 from anyshape.ops.lowering.pointwise_builder import Operand, elementwise
 from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
@@ -28,6 +28,7 @@ from anyshape.ops.op import (
     Rule,
     gradient,
     lower,
+    made_of,
     onnx,
     onnx_rows,
 )
@@ -380,6 +381,110 @@ def gradient_relu(grad: Term, result: Term) -> Gradients:
 @gradient("leaky_relu")
 def gradient_leaky_relu(grad: Term, input: Term, negative_slope: Any) -> Gradients:
     return {"input": grad.where(input > 0, grad * negative_slope)}
+
+
+@gradient("elu", "selu", "celu")
+def gradient_elu(
+    grad: Term,
+    input: Term,
+    function: str,
+    alpha: Any = 1.0,
+    scale: Any = 1,
+    input_scale: Any = 1,
+) -> Gradients:
+    if function == "selu":
+        alpha, scale = _SELU_ALPHA, _SELU_SCALE
+    if not all(isinstance(each, int | float) for each in (alpha, scale, input_scale)):
+        raise NoGradient("a number that is computed")
+    height = alpha * scale * input_scale
+    if function == "celu":
+        height, input_scale = 1, 1 / alpha
+    below = grad * height * (input * input_scale).exp()
+    return {"input": below.where(input <= 0, grad * scale)}
+
+
+@gradient("relu6", "hardtanh")
+def gradient_hardtanh(grad: Term, input: Term, min_val: Any = 0, max_val: Any = 6) -> Gradients:
+    outside = (input <= min_val).logical_or(input >= max_val)
+    return {"input": grad.masked_fill(outside, 0.0)}
+
+
+@gradient("hardsigmoid")
+def gradient_hardsigmoid(grad: Term, input: Term) -> Gradients:
+    inside = (input > -3).logical_and(input < 3)
+    return {"input": (grad * (1 / 6)).where(inside, 0.0)}
+
+
+@gradient("hardswish")
+def gradient_hardswish(grad: Term, input: Term) -> Gradients:
+    inside = (grad * (input / 3 + 0.5)).where(input < 3, grad)
+    return {"input": inside.masked_fill(input <= -3, 0.0)}
+
+
+@gradient("hardshrink", "softshrink")
+def gradient_hardshrink(grad: Term, input: Term, lambd: Any) -> Gradients:
+    inside = (input >= -lambd).logical_and(input <= lambd)
+    return {"input": grad.masked_fill(inside, 0.0)}
+
+
+@gradient("threshold", "_threshold")
+def gradient_threshold(grad: Term, input: Term, threshold: Any) -> Gradients:
+    return {"input": grad.masked_fill(input <= threshold, 0.0)}
+
+
+@gradient("softplus")
+def gradient_softplus(grad: Term, input: Term, beta: Any, threshold: Any) -> Gradients:
+    scaled = input * beta
+    return {"input": grad.where(scaled > threshold, grad * scaled.sigmoid())}
+
+
+@gradient("log_sigmoid")
+def gradient_log_sigmoid(grad: Term, input: Term) -> Gradients:
+    return {"input": grad * (-input).sigmoid()}
+
+
+@gradient("mish")
+def gradient_mish(grad: Term, input: Term) -> Gradients:
+    x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    bent = x.call(torch.nn.functional.softplus).tanh()
+    return {"input": grad * (bent + x * x.sigmoid() * (1 - bent * bent))}
+
+
+@gradient("prelu")
+def gradient_prelu(grad: Term, input: Term, weight: Term) -> Gradients:
+    same = grad.records.is_same
+    dims, slope = list(range(input.rank)), weight
+    if weight.rank and not same(weight.shape[0], 1):
+        if input.rank < 2 or not same(weight.shape[0], input.shape[1]):
+            raise NoGradient("whether there is a slope for each channel is not known")
+        dims.remove(1)
+        slope = weight.reshape([weight.shape[0], *[1] * (input.rank - 2)])
+    above = input > 0
+    own = (grad * input).masked_fill(above, 0.0)
+    total = own.sum(dims) if dims else own
+    return {
+        "input": grad.where(above, grad * slope),
+        "weight": total.reshape(weight.shape) if total.rank != weight.rank else total,
+    }
+
+
+@gradient("glu")
+def gradient_glu(grad: Term, input: Term, dim: Any) -> Gradients:
+    half = grad.shape[dim]
+    value, gate = input.narrow(dim, 0, half), input.narrow(dim, half, half).sigmoid()
+    own = grad * gate
+    parts = [own, own * (1 - gate) * value]
+    return {"input": grad.records.record(torch.cat, parts, dim)}
+
+
+@made_of("softsign")
+def parts_of_softsign(records: Records, input: Term) -> Term:
+    return input / (input.abs() + 1)
+
+
+@made_of("tanhshrink")
+def parts_of_tanhshrink(records: Records, input: Term) -> Term:
+    return input - input.tanh()
 
 
 @gradient("silu")

@@ -23,7 +23,7 @@ from anyshape.ops.elementwise import (
     widest,
 )
 from anyshape.ops.families.casts import lower_itself, onnx_same
-from anyshape.ops.gradient import Gradients, NoGradient, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
 from anyshape.ops.lowering.pointwise_builder import (
     Operand,
     as_dtype,
@@ -56,6 +56,7 @@ from anyshape.ops.op import (
     gradient,
     lower,
     lower_view,
+    made_of,
     onnx,
     onnx_rows,
 )
@@ -685,10 +686,15 @@ def gradient_mul(grad: Term, input: Any, other: Any) -> Gradients:
     return {"input": grad * other, "other": grad * input}
 
 
-@gradient("div")
-def gradient_div(grad: Term, result: Term, other: Any, rounding_mode: Any) -> Gradients:
+@gradient("__rsub__")
+def gradient_reflected_sub(grad: Term) -> Gradients:
+    return {"input": -grad, "other": grad}
+
+
+@gradient("div", "true_divide")
+def gradient_div(grad: Term, result: Term, other: Any, rounding_mode: Any = None) -> Gradients:
     if rounding_mode is not None:
-        raise NoGradient("a quotient that is rounded")
+        return {"input": zeros_like(grad), "other": zeros_like(grad)}
     own = grad / other
     return {"input": own, "other": -own * result if isinstance(other, Term) else None}
 
@@ -699,14 +705,120 @@ def gradient_neg(grad: Term) -> Gradients:
 
 
 @gradient("pow")
-def gradient_pow(grad: Term, input: Any, exponent: Any) -> Gradients:
-    if not isinstance(input, Term) or not isinstance(exponent, int | float):
-        raise NoGradient("an exponent that is a tensor")
+def gradient_pow(grad: Term, result: Term, input: Any, exponent: Any) -> Gradients:
+    if isinstance(exponent, Term):
+        return _of_power(grad, result, input, exponent)
+    if not isinstance(exponent, int | float):
+        raise NoGradient("an exponent that is computed")
     if exponent == 0:
-        return {"input": grad * 0.0}
+        return {"input": zeros_like(grad)}
     if exponent == 2:
         return {"input": grad * (input * 2.0)}
     return {"input": grad * (input ** (exponent - 1) * float(exponent))}
+
+
+def _of_power(grad: Term, result: Term, input: Any, exponent: Term) -> Gradients:
+    """A power of 0 does not change with its exponent, unless that is negative."""
+    if isinstance(input, Term):
+        own = grad * (exponent * input.pow(exponent - 1))
+        slope = grad * (result * input.log())
+        constant = input.eq(0).logical_and(exponent >= 0)
+        return {
+            "input": own.masked_fill(exponent.eq(0), 0.0),
+            "exponent": slope.masked_fill(constant, 0.0),
+        }
+    if not isinstance(input, int | float):
+        raise NoGradient("a base that is computed")
+    if input == 0:
+        slope = (grad * (result * -math.inf)).masked_fill(exponent >= 0, 0.0)
+    else:
+        slope = grad * (result * (math.log(input) if input > 0 else math.nan))
+    return {"exponent": slope}
+
+
+@made_of("float_power")
+def parts_of_float_power(records: Records, input: Any, exponent: Any) -> Term:
+    base, power = (each.double() if isinstance(each, Term) else each for each in (input, exponent))
+    return records.record(torch.pow, base, power)
+
+
+@made_of("__rpow__")
+def parts_of_reflected_power(records: Records, input: Any, other: Any) -> Term:
+    return records.record(torch.pow, other, input)
+
+
+@made_of("__rtruediv__")
+def parts_of_reflected_quotient(records: Records, input: Term, other: Any) -> Term:
+    return input.reciprocal() * other
+
+
+@gradient("fmod", "remainder")
+def gradient_remainder(grad: Term, input: Any, other: Any, function: str) -> Gradients:
+    if not isinstance(input, Term):
+        raise NoGradient("what is left of a number, which torch has no gradient of")
+    found: Gradients = {"input": grad}
+    if isinstance(other, Term):
+        mode = "trunc" if function == "fmod" else "floor"
+        times = grad.records.record(torch.div, input, other, rounding_mode=mode)
+        found["other"] = -grad * times
+    return found
+
+
+@gradient("ceil", "floor", "round", "sgn", "sign", "trunc")
+def gradient_of_steps(grad: Term) -> Gradients:
+    return {"input": zeros_like(grad)}
+
+
+@gradient("frac", "positive")
+def gradient_frac(grad: Term) -> Gradients:
+    return {"input": grad}
+
+
+@gradient("nan_to_num")
+def gradient_nan_to_num(grad: Term, input: Term) -> Gradients:
+    return {"input": grad * input.isfinite()}
+
+
+@gradient("maximum", "minimum")
+def gradient_maximum(grad: Term, input: Term, other: Term, function: str) -> Gradients:
+    """Equal ones share it."""
+    shared = (grad * 0.5).where(input.eq(other), grad)
+    if function == "minimum":
+        input, other = other, input
+    found = shared.masked_fill(input < other, 0.0), shared.masked_fill(input > other, 0.0)
+    return dict(zip(("input", "other"), found, strict=True))
+
+
+@gradient("fmax", "fmin")
+def gradient_fmax(grad: Term, input: Term, other: Term, function: str) -> Gradients:
+    first = (input >= other if function == "fmax" else input <= other).logical_or(other.isnan())
+    return {"input": grad.where(first, 0.0), "other": grad.masked_fill(first, 0.0)}
+
+
+@gradient("lerp")
+def gradient_lerp(grad: Term, input: Term, end: Term, weight: Any) -> Gradients:
+    return {
+        "input": grad * (1 - weight),
+        "end": grad * weight,
+        "weight": grad * (end - input) if isinstance(weight, Term) else None,
+    }
+
+
+@gradient("addcmul", "addcdiv")
+def gradient_of_fused(
+    grad: Term, tensor1: Any, tensor2: Any, old: Any, value: Any, function: str
+) -> Gradients:
+    if old or not isinstance(tensor1, Term) or not isinstance(tensor2, Term):
+        raise NoGradient("an older form")
+    scaled = grad if type(value) is int and value == 1 else grad * value
+    if function == "addcmul":
+        return {"input": grad, "tensor1": scaled * tensor2, "tensor2": scaled * tensor1}
+    square = tensor2 * tensor2
+    return {
+        "input": grad,
+        "tensor1": scaled / tensor2,
+        "tensor2": -scaled * (tensor1 / square),
+    }
 
 
 @gradient("square")
@@ -721,13 +833,32 @@ def gradient_abs(grad: Term, input: Term) -> Gradients:
 
 @gradient("clamp")
 def gradient_clamp(grad: Term, input: Term, min: Any, max: Any) -> Gradients:
-    if isinstance(min, Term) or isinstance(max, Term):
-        raise NoGradient("bounds that are tensors")
+    own, found = grad, Gradients()
     if min is not None:
-        grad = grad.where(input >= min, 0.0)
+        own = own.where(input >= min, 0.0)
     if max is not None:
-        grad = grad.where(input <= max, 0.0)
-    return {"input": grad}
+        own = own.where(input <= max, 0.0)
+    if isinstance(min, Term):
+        below = input < min
+        if max is not None:
+            below = below.logical_and(min < max)
+        found["min"] = grad.where(below, 0.0)
+    if isinstance(max, Term):
+        above = input > max
+        if min is not None:
+            above = above.logical_or(max < min)
+        found["max"] = grad.where(above, 0.0)
+    return {"input": own, **found}
+
+
+@gradient("clamp_min")
+def gradient_clamp_min(grad: Term, input: Term, min: Any) -> Gradients:
+    return gradient_clamp(grad, input, min, None)
+
+
+@gradient("clamp_max")
+def gradient_clamp_max(grad: Term, input: Term, max: Any) -> Gradients:
+    return gradient_clamp(grad, input, None, max)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

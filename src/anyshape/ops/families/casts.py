@@ -403,7 +403,9 @@ def lower_itself(c: Lowering, base: Meta) -> IndexMap:
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("contiguous", "clone", "to", "float", "half", "bfloat16", "double", "type_as")
+@gradient(
+    "alias_copy", "contiguous", "clone", "to", "float", "half", "bfloat16", "double", "type_as"
+)
 def gradient_cast(grad: Term, result: Term, input: Term) -> Gradients:
     """As the argument was: of its dtype again."""
     if result.meta.device != input.meta.device:

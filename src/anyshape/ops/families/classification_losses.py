@@ -438,6 +438,23 @@ def _smoothed(
 # -- gradients ------------------------------------------------------------------------------------
 
 
+def _classes(input: Term, along: int) -> tuple[Term, Any]:
+    """The number of each class, and the shape of what is stretched over all but classes."""
+    size = input.shape[along]
+    shape = [size, *[1] * (input.rank - 1 - along)]
+    classes = input.records.record(torch.arange, size, device=input.meta.device)
+    return (classes.reshape(shape) if len(shape) > 1 else classes), shape
+
+
+def _share(smoothing: Any, input: Term, along: int) -> Any:
+    """What smoothing gives to each class."""
+    number = input.shape[along]
+    if type(number) is int:
+        return smoothing / number if number else 0.0
+    options = {"dtype": input.dtype, "device": input.meta.device}
+    return input.records.record(torch.full, (), smoothing, **options) / number
+
+
 @gradient("cross_entropy")
 def gradient_cross_entropy(
     grad: Term,
@@ -448,19 +465,56 @@ def gradient_cross_entropy(
     reduction: Any,
     label_smoothing: Any,
 ) -> Gradients:
-    if weight is not None or label_smoothing != 0 or input.rank != 2 or target.rank != 1:
-        raise NoGradient("weights, smoothed labels, or classes that are not in rows")
-    classes = input.records.record(torch.arange, input.shape[1], device=input.meta.device)
-    column = target.unsqueeze(1)
-    counts = column.ne(ignore_index)
-    own = input.softmax(1) - column.eq(classes).to(input.dtype)
-    if reduction == "none":
-        own = own * grad.unsqueeze(1)
-    elif reduction == "mean":
-        own = own * (grad / target.ne(ignore_index).sum())
+    """Of each row: softmax times all that is wanted, less what is wanted of each class."""
+    along = 0 if input.rank == 1 else 1
+    scores = input.softmax(along)
+    classes, shape = _classes(input, along)
+    by_class = None if weight is None else weight.reshape(shape)
+    chances = target.rank == input.rank and target.dtype.is_floating_point
+    counts: Any = None
+    if chances:
+        wanted, total = target, product([*input.shape[:along], *input.shape[along + 1 :]])
     else:
-        own = own * grad
-    return {"input": own.where(counts, 0.0)}
+        if target.rank >= input.rank:
+            raise NoGradient("one row of scores, and its class")
+        column = target.unsqueeze(along)
+        counts = column.ne(ignore_index)
+        wanted = column.eq(classes).logical_and(counts).to(input.dtype)
+        total = (wanted if by_class is None else wanted * by_class).sum()
+    if label_smoothing != 0:
+        wanted = wanted * (1 - label_smoothing) + _share(label_smoothing, input, along)
+    if by_class is not None:
+        wanted = wanted * by_class
+    plain = by_class is None and not chances
+    own = (scores if plain else scores * wanted.sum(along, True)) - wanted
+    if reduction == "none":
+        scale = grad.unsqueeze(along)
+    else:
+        scale = grad / total if reduction == "mean" else grad
+    if not chances:
+        return {"input": (own * scale).where(counts, 0.0)}
+    slope = input.log_softmax(along) * -scale * (1 - label_smoothing)
+    return {"input": own * scale, "target": slope if by_class is None else slope * by_class}
+
+
+@gradient("nll_loss")
+def gradient_nll_loss(
+    grad: Term, input: Term, target: Term, weight: Any, ignore_index: Any, reduction: Any
+) -> Gradients:
+    along = 0 if input.rank == 1 else 1
+    if target.rank >= input.rank:
+        raise NoGradient("one row of scores, and its class")
+    classes, shape = _classes(input, along)
+    column = target.unsqueeze(along)
+    hit = column.eq(classes).logical_and(column.ne(ignore_index))
+    own = hit.to(input.dtype)
+    if weight is not None:
+        own = own * weight.reshape(shape)
+    if reduction == "none":
+        scale = grad.unsqueeze(along)
+    else:
+        scale = grad / own.sum() if reduction == "mean" else grad
+    return {"input": (own * -scale).where(hit, 0.0)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+import torch
+
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.views import lower_ones, unsqueezed
-from anyshape.ops.gradient import Gradients, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
 from anyshape.ops.lowering.masked_load import guarded, is_guardable
 from anyshape.ops.lowering.pointwise_builder import common_dtype, mapped
 from anyshape.ops.lowering.scalars import all_of, cast, test, where
@@ -16,7 +18,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, pla
 from anyshape.ops.memory_format import is_channels_last
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer, known
-from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, lower_view, onnx
+from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, lower_view, made_of, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -346,6 +348,29 @@ def gradient_cat(grad: Term, tensors: Any, dim: Any) -> Gradients:
         parts.append(grad.narrow(dim, start, each.shape[dim]))
         start = start + each.shape[dim]
     return {"tensors": parts}
+
+
+def _raised(tensor: Term, rank: int) -> Term:
+    """As `atleast_1d` and its kin do it."""
+    if tensor.rank >= rank:
+        return tensor
+    fits = {1: torch.atleast_1d, 2: torch.atleast_2d, 3: torch.atleast_3d}
+    return tensor.call(fits[rank])
+
+
+@made_of("hstack", "vstack", "dstack")
+def parts_of_hstack(records: Records, tensors: Any, function: str) -> Term:
+    rank = {"hstack": 1, "vstack": 2, "dstack": 3}[function]
+    raised = [_raised(each, rank) for each in tensors]
+    along = {1: 0 if raised[0].rank == 1 else 1, 2: 0, 3: 2}[rank]
+    return records.record(torch.cat, raised, along)
+
+
+@gradient("atleast_1d", "atleast_2d", "atleast_3d")
+def gradient_at_least(grad: Any, tensors: Any) -> Gradients:
+    if isinstance(grad, dict) or len(tensors) != 1:
+        raise NoGradient("several tensors")
+    return {"tensors": [grad.reshape(tensors[0].shape)]}
 
 
 @gradient("stack")

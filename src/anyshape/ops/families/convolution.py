@@ -288,13 +288,14 @@ def convolution_gradient(
     steps: tuple[tuple[int, ...], ...],
     groups: int,
     of_weight: bool,
+    transposed: bool = False,
 ) -> torch.Tensor:
-    """Of the input or of the weight. `steps`: stride, padding and dilation."""
-    stride, padding, dilation = steps
-    none = (0,) * len(stride)
+    """Of the input or of the weight. `steps`: stride, padding, dilation, and padding of the result
+    of a transposed convolution."""
+    stride, padding, dilation, behind = steps
     wanted = (not of_weight, of_weight, False)
     made = torch.ops.aten.convolution_backward(
-        grad, input, weight, None, stride, padding, dilation, False, none, groups, wanted
+        grad, input, weight, None, stride, padding, dilation, transposed, behind, groups, wanted
     )
     return made[int(of_weight)].contiguous()
 
@@ -307,6 +308,7 @@ def _convolution_gradient(
     steps: tuple[tuple[int, ...], ...],
     groups: int,
     of_weight: bool,
+    transposed: bool = False,
 ) -> Meta:
     return (weight if of_weight else input).like()
 
@@ -420,7 +422,7 @@ def lower_convolution_gradient(
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("conv1d", "conv2d", "conv3d")
+@gradient("conv1d", "conv2d", "conv3d", *(f"conv_transpose{dims}d" for dims in (1, 2, 3)))
 def gradient_convolution(
     grad: Term,
     input: Term,
@@ -430,20 +432,40 @@ def gradient_convolution(
     padding: Any,
     dilation: Any,
     groups: Any,
+    function: str,
+    output_padding: Any = 0,
 ) -> Gradients:
     dims = weight.rank - 2
-    if input.rank != weight.rank or isinstance(padding, str) or type(groups) is not int:
-        raise NoGradient("a single image, or padding by name")
+    if type(groups) is not int:
+        raise NoGradient("groups that are not known")
+    single = input.rank < weight.rank
+    if single:
+        grad, input = grad.unsqueeze(0), input.unsqueeze(0)
+    if isinstance(padding, str):
+        padding = _padding_by_name(padding, weight, dilation)
     try:
-        steps = tuple(_numbers(each, dims) for each in (stride, padding, dilation))
+        steps = tuple(_numbers(each, dims) for each in (stride, padding, dilation, output_padding))
     except NotLowered as why:
         raise NoGradient(str(why)) from None
     given = (input, weight, steps, groups)
+    transposed = "transpose" in function
+    own = grad.call(convolution_gradient, *given, False, transposed)
     return {
-        "input": grad.call(convolution_gradient, *given, False),
-        "weight": grad.call(convolution_gradient, *given, True),
+        "input": own.squeeze(0) if single else own,
+        "weight": grad.call(convolution_gradient, *given, True, transposed),
         "bias": None if bias is None else grad.sum((0, *range(2, dims + 2))),
     }
+
+
+def _padding_by_name(name: str, weight: Term, dilation: Any) -> tuple[int, ...]:
+    dims = weight.rank - 2
+    if name == "valid":
+        return (0,) * dims
+    gaps = list(dilation) if isinstance(dilation, tuple | list) else [dilation] * dims
+    more = [gap * (size - 1) for gap, size in zip(gaps, weight.shape[2:], strict=True)]
+    if name != "same" or any(type(each) is not int or each % 2 for each in more):
+        raise NoGradient("padding that differs at the two ends")
+    return tuple(int(each) // 2 for each in more)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

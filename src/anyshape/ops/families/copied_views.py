@@ -24,13 +24,14 @@ from anyshape.ops.families.slicing import (
 )
 from anyshape.ops.families.splitting import split_evenly, split_with_sizes
 from anyshape.ops.families.views import expand, permute, squeeze, t, transpose, unsqueeze
+from anyshape.ops.gradient import Gradients, Records, Term
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
 from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Rearranged, Value, place
 from anyshape.ops.meta import Meta, Strided
 from anyshape.ops.meta import contiguous as contiguous_layout
-from anyshape.ops.op import VIEWS, Op, OpKind, Rule, lower, names_of
+from anyshape.ops.op import GRADIENT, VIEWS, Op, OpKind, Rule, gradient, lower, made_of, names_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.signature import taken_by
 from anyshape.support.lazy_dataclass import replace
@@ -231,3 +232,27 @@ for _name in ["expand", "permute", "squeeze", "t", "transpose", "unsqueeze"]:
     lower(f"{_name}_copy")(partial(lower_copy, _name))
 
 lower("view_copy")(lower_reshape)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("diag_embed")
+def gradient_diag_embed(grad: Term, offset: Any, dim1: Any, dim2: Any) -> Gradients:
+    return {"input": grad.diagonal(offset, dim1, dim2)}
+
+
+@made_of("diag")
+def parts_of_diag(records: Records, input: Term, diagonal: Any) -> Term:
+    return input.diag_embed(diagonal) if input.rank == 1 else input.diagonal(diagonal).clone()
+
+
+@made_of("diagflat")
+def parts_of_diagflat(records: Records, input: Term, offset: Any) -> Term:
+    return input.reshape([product(list(input.shape))]).diag_embed(offset)
+
+
+for _name in ["expand", "permute", "squeeze", "t", "transpose", "unsqueeze"]:
+    gradient(f"{_name}_copy")(GRADIENT[_name])
+
+gradient("view_copy")(GRADIENT["view"])

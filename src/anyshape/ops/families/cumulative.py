@@ -12,6 +12,7 @@ from anyshape.errors import UnknownOperator
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout
+from anyshape.ops.families.backward_kernels import by_kernel
 from anyshape.ops.families.casts import returns_itself
 from anyshape.ops.families.concat import joined
 from anyshape.ops.families.reductions import (
@@ -23,6 +24,7 @@ from anyshape.ops.families.reductions import (
     total_dtype,
     whole,
 )
+from anyshape.ops.gradient import Gradients, NoGradient, Term, zeros_like
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise, mapped, shifted
 from anyshape.ops.lowering.scalars import op, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
@@ -30,6 +32,7 @@ from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.onnx import END, Node, NotMapped, Writer
 from anyshape.ops.op import Op, OpKind, lower, onnx, row_of
+from anyshape.ops.op import gradient as gradient_row
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, maximum, ne
@@ -277,6 +280,33 @@ def _differences(c: Lowering, input: Value, along: int, count: Size) -> Value:
     if input.dtype == "b1":
         return elementwise(c, lambda a, b: test("ne", a, b), after, before, gives="b1")
     return elementwise(c, lambda a, b: op("sub", a, b), after, before)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient_row("cumsum")
+def gradient_cumsum(grad: Term, dim: Any) -> Gradients:
+    """Each goes into all sums behind it."""
+    if grad.rank == 0:
+        return {"input": grad}
+    return {"input": grad.flip([dim]).cumsum(dim).flip([dim])}
+
+
+@gradient_row("cumprod")
+def gradient_cumprod(grad: Term, result: Term, input: Term, dim: Any, dtype: Any) -> Gradients:
+    if dtype is not None:
+        raise NoGradient("products of another dtype")
+    return {"input": by_kernel("cumprod_backward", grad, input, dim, result)}
+
+
+@gradient_row("cummax", "cummin")
+def gradient_cummax(
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, dim: Any
+) -> Gradients:
+    if input.rank == 0:
+        return {"input": grad[0]}
+    return {"input": zeros_like(input).scatter_add(dim, parts[1], grad[0])}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ import torch
 
 from anyshape.loops.reshape_indexing import split
 from anyshape.ops.broadcast import broadcast
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, lower, onnx, row_of
+from anyshape.ops.op import Op, OpKind, gradient, lower, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import NATURAL, Expr, Range, Size, eq, ge, gt, le, ne, or_, product
@@ -207,6 +208,20 @@ def lower_repeat_interleave(
     factors = [*input.split_sizes()]
     factors[along] = (input.sizes[along], repeats)
     return mapped(c, input, sizes, index_map, factors=tuple(factors))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("repeat_interleave")
+def gradient_repeat_interleave(grad: Term, input: Term, repeats: Any, dim: Any) -> Gradients:
+    """The sum over copies, which lie side by side."""
+    if not isinstance(repeats, int | Expr):
+        raise NoGradient("numbers of copies that depend on data")
+    flat = [product(list(input.shape))] if dim is None or not input.rank else list(input.shape)
+    along = 0 if dim is None or not input.rank else dim % input.rank
+    sizes = [*flat[: along + 1], repeats, *flat[along + 1 :]]
+    return {"input": grad.reshape(sizes).sum([along + 1]).reshape(input.shape)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from anyshape.ops.families.reductions import (
     require_elements,
     require_float,
 )
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, back_in
 from anyshape.ops.lowering.pointwise_builder import (
     as_dtype,
     broadcast_index,
@@ -39,8 +40,10 @@ from anyshape.ops.op import (
     Op,
     OpKind,
     Rule,
+    gradient,
     in_place_names,
     lower,
+    made_of,
     names_of,
     onnx,
 )
@@ -392,6 +395,95 @@ def lower_cosine_similarity(c: Lowering, input: Value, other: Value, dim: int, e
         "sum", as_dtype(c, product, wide(dtype)), [along], wide(dtype), keep=False
     )
     return as_dtype(c, whole, dtype)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("vector_norm", "frobenius_norm")
+def gradient_vector_norm(
+    grad: Term,
+    result: Term,
+    input: Term,
+    dim: Any,
+    keepdim: bool,
+    ord: Any = 2,
+    dtype: Any = None,
+) -> Gradients:
+    if dtype is not None or type(ord) not in (int, float) or ord != ord or ord < 1:
+        raise NoGradient("a norm of another dtype, or less usual than most")
+    length, grad = (back_in(each, dim, keepdim, input.rank) for each in (result, grad))
+    if ord == 1:
+        return {"input": input.sign() * grad}
+    if ord == 2:
+        return {"input": grad * (input / length).masked_fill(length.eq(0), 0.0)}
+    if ord == inf:
+        dims = list(range(input.rank)) if dim is None or dim in ((), []) else dim
+        greatest = input.abs().eq(length).logical_or(input.isnan().logical_and(length.isnan()))
+        number = greatest.sum(dims, True) if input.rank else greatest
+        return {"input": input.sign() * (grad / number * greatest)}
+    # Where it is infinite at 0, the sign is taken first.
+    first, power = (input.sign(), ord - 1) if ord < 2 else (input, ord - 2)
+    slope = first * input.abs().pow(power)
+    scale = (grad / length.pow(ord - 1)).masked_fill(length.eq(0), 0.0)
+    return {"input": slope * scale}
+
+
+@gradient("norm")
+def gradient_norm(
+    grad: Term, result: Term, input: Term, p: Any, dim: Any, keepdim: bool, dtype: Any
+) -> Gradients:
+    if p == "nuc":
+        raise NoGradient("a norm of singular values")
+    order = 2 if p is None or isinstance(p, str) else p
+    return gradient_vector_norm(grad, result, input, dim, keepdim, order, dtype)
+
+
+@gradient("linalg_norm")
+def gradient_linalg_norm(
+    grad: Term, result: Term, input: Term, ord: Any, dim: Any, keepdim: bool, dtype: Any
+) -> Gradients:
+    two = isinstance(dim, tuple | list) and len(dim) == 2
+    if isinstance(ord, str) or (ord is not None and (two or (dim is None and input.rank == 2))):
+        raise NoGradient("a norm of matrices")
+    return gradient_vector_norm(grad, result, input, dim, keepdim, 2 if ord is None else ord, dtype)
+
+
+@made_of("normalize")
+def parts_of_normalize(records: Records, input: Term, p: Any, dim: Any, eps: Any) -> Term:
+    length = input.norm(p, dim, True)
+    return input / length.clamp_min(eps).expand_as(input)
+
+
+@made_of("dist")
+def parts_of_dist(records: Records, input: Term, other: Term, p: Any) -> Term:
+    return (input - other).norm(p)
+
+
+@made_of("pairwise_distance")
+def parts_of_pairwise_distance(
+    records: Records, input: Term, other: Term, p: Any, eps: Any, keepdim: bool
+) -> Term:
+    return (input - other + eps).norm(p, -1, keepdim)
+
+
+@gradient("cosine_similarity")
+def gradient_cosine_similarity(
+    grad: Term, input: Term, other: Term, dim: Any, eps: Any
+) -> Gradients:
+    """Lengths change with their vectors also where the bound stands for them."""
+    grad = grad.unsqueeze(dim)
+    input, other = grad.records.record(torch.broadcast_tensors, input, other)
+    lengths = [each.norm(2, dim, True) for each in (input, other)]
+    bounded = [each.clamp_min(eps) for each in lengths]
+    first, second = input / bounded[0], other / bounded[1]
+
+    def own(vector: Term, unit: Term, beside: Term, number: int) -> Term:
+        slope = grad * beside
+        direction = (vector / lengths[number]).masked_fill(lengths[number].eq(0), 0.0)
+        return (slope - direction * (slope * unit).sum(dim, True)) / bounded[number]
+
+    return {"input": own(input, first, second, 0), "other": own(other, second, first, 1)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -19,9 +19,10 @@ from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.matmul import require_one_dtype, require_same
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.meta import Meta, Strided, contiguous, dense_strides
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, onnx
+from anyshape.ops.op import Op, OpKind, gradient, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -409,6 +410,43 @@ ROWS: tuple[Op, ...] = (
     # Of one operand, of which nothing is summed, it is a view.
     Op("einsum", ("torch.einsum", "torch.functional.einsum"), _einsum, OpKind.VIEW),
 )
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("einsum")
+def gradient_einsum(grad: Term, args: Any) -> Gradients:
+    """The same product with the gradient in place of an operand."""
+    equation, *rest = args
+    if not isinstance(equation, str):
+        raise NoGradient("labels that are numbers")
+    listed = len(rest) == 1 and isinstance(rest[0], list | tuple)
+    operands: list[Term] = list(rest[0]) if listed else rest
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    terms = inputs.split(",")
+    if not arrow:
+        output = "".join(sorted(each for each in set(inputs) - {","} if inputs.count(each) == 1))
+    _must_be_plain(grad, terms, operands, output)
+    own: list[Term] = []
+    for number, term in enumerate(terms):
+        labels = [output, *terms[:number], *terms[number + 1 :]]
+        if not set(term) <= set("".join(labels)):
+            raise NoGradient("a dimension that is summed alone")
+        others = [grad, *operands[:number], *operands[number + 1 :]]
+        own.append(grad.records.record(torch.einsum, f"{','.join(labels)}->{term}", *others))
+    return {"args": [None, own] if listed else [None, *own]}
+
+
+def _must_be_plain(grad: Term, terms: list[str], operands: list[Term], output: str) -> None:
+    """No ellipsis, no diagonal, and nothing stretched."""
+    sizes: dict[str, Size] = {}
+    for term, operand in zip(terms, operands, strict=True):
+        if not term.isalpha() or len(set(term)) < len(term) or len(term) != operand.rank:
+            raise NoGradient("an ellipsis, a diagonal, or a single number")
+        for label, size in zip(term, operand.shape, strict=True):
+            if not grad.records.is_same(sizes.setdefault(label, size), size):
+                raise NoGradient("whether it was stretched is not known")
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

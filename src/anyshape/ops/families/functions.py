@@ -21,7 +21,7 @@ from anyshape.ops.elementwise import (
     unary,
 )
 from anyshape.ops.families.arithmetic import lower_mul, lower_power
-from anyshape.ops.gradient import Gradients, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
 from anyshape.ops.lowering.pointwise_builder import Operand, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import (
     Compute,
@@ -35,7 +35,7 @@ from anyshape.ops.lowering.scalars import (
 )
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, Rule, gradient, lower
+from anyshape.ops.op import Op, Rule, gradient, lower, made_of
 from anyshape.ops.promotion import floating
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -314,7 +314,33 @@ _SLOPES: Final[dict[str, Callable[[Term, Term, Term], Term]]] = {
     "reciprocal": lambda grad, result, x: -grad * (result * result),
     "erf": lambda grad, result, x: grad * (x * -x).exp() * (2 / math.sqrt(math.pi)),
     "atan": lambda grad, result, x: grad / (x * x + 1),
+    "acos": lambda grad, result, x: grad * -(1 - x * x).rsqrt(),
+    "asin": lambda grad, result, x: grad * (1 - x * x).rsqrt(),
+    "acosh": lambda grad, result, x: grad * (x * x - 1).rsqrt(),
+    "asinh": lambda grad, result, x: grad * (x * x + 1).rsqrt(),
+    "atanh": lambda grad, result, x: grad / (1 - x * x),
+    "cosh": lambda grad, result, x: grad * x.sinh(),
+    "sinh": lambda grad, result, x: grad * x.cosh(),
+    "deg2rad": lambda grad, result, x: grad * (math.pi / 180),
+    "rad2deg": lambda grad, result, x: grad * (180 / math.pi),
+    "digamma": lambda grad, result, x: grad * x.records.record(torch.polygamma, 1, x),
+    "lgamma": lambda grad, result, x: grad * x.digamma(),
+    "entr": lambda grad, result, x: grad * -(x.log() + 1),
+    "erfc": lambda grad, result, x: grad * (x * -x).exp() * (-2 / math.sqrt(math.pi)),
+    "erfcx": lambda grad, result, x: grad * (x * result * 2 - 2 / math.sqrt(math.pi)),
+    "erfinv": lambda grad, result, x: grad * (result * result).exp() * (math.sqrt(math.pi) / 2),
+    "ndtr": lambda grad, result, x: grad * (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi)),
+    "ndtri": lambda grad, result, x: grad * (result * result * 0.5).exp() * math.sqrt(2 * math.pi),
+    "i0": lambda grad, result, x: grad * x.call(torch.special.i1),
+    "i0e": lambda grad, result, x: grad * (x.call(torch.special.i1e) - x.sign() * result),
+    "sinc": lambda grad, result, x: _slope_of_sinc(grad, x),
 }
+
+
+def _slope_of_sinc(grad: Term, x: Term) -> Term:
+    turned, squared = x * math.pi, x * x * math.pi
+    slope = (turned * turned.cos() - turned.sin()) / squared
+    return (grad * slope).masked_fill(squared.eq(0), 0.0)
 
 
 def _gradient(slope: Callable[[Term, Term, Term], Term]) -> Callable[..., Gradients]:
@@ -326,3 +352,79 @@ def _gradient(slope: Callable[[Term, Term, Term], Term]) -> Callable[..., Gradie
 
 for _name, _slope in _SLOPES.items():
     gradient(_name)(_gradient(_slope))
+
+
+@gradient("logit")
+def gradient_logit(grad: Term, input: Term, eps: Any) -> Gradients:
+    own = grad / (input * (1 - input))
+    if eps is None:
+        outside, beyond = math.nan, (0, 1)
+    elif isinstance(eps, int | float) and eps >= 0:
+        outside, beyond = 0.0, (eps, 1 - eps)
+    else:
+        raise NoGradient("a bound that is computed, or below zero")
+    low, high = beyond
+    return {"input": own.masked_fill(input < low, outside).masked_fill(input > high, outside)}
+
+
+@gradient("polygamma")
+def gradient_polygamma(grad: Term, n: Any, input: Any) -> Gradients:
+    if type(n) is not int or not isinstance(input, Term):
+        raise NoGradient("an order that is not known")
+    return {"input": grad * grad.records.record(torch.polygamma, n + 1, input)}
+
+
+@gradient("atan2")
+def gradient_atan2(grad: Term, input: Term, other: Term) -> Gradients:
+    square = input * input + other * other
+    scale = square.reciprocal().masked_fill(square.eq(0), 0.0)
+    return {"input": grad * other * scale, "other": grad * -input * scale}
+
+
+@gradient("hypot")
+def gradient_hypot(grad: Term, result: Term, input: Term, other: Term) -> Gradients:
+    return {"input": grad * (input / result), "other": grad * (other / result)}
+
+
+@gradient("copysign")
+def gradient_copysign(grad: Term, result: Term, input: Any, other: Any) -> Gradients:
+    if not isinstance(input, Term):
+        raise NoGradient("a sign of a number")
+    kept = (result / input).masked_fill(input.eq(0), 0.0)
+    return {"input": grad * kept, "other": zeros_like(grad)}
+
+
+def _of_logarithm(grad: Term, input: Any, other: Any, function: str, shift: int) -> Gradients:
+    """Of `input * log(other + shift)`, which is 0 where the input is."""
+    if isinstance(input, Term) and isinstance(other, Term):
+        nothing = input.eq(0).logical_and(other <= -shift)
+    elif isinstance(input, Term):
+        nothing = input.eq(0) if other <= -shift else None
+    else:
+        nothing = None
+    found: Gradients = {}
+    if isinstance(input, Term):
+        own = grad.call(getattr(torch.special, function), other)
+        found["input"] = own if nothing is None else own.masked_fill(nothing, 0.0)
+    if isinstance(other, Term):
+        found["other"] = grad * input / (other + shift if shift else other)
+    return found
+
+
+@gradient("xlogy", "xlog1py")
+def gradient_xlogy(grad: Term, input: Any, other: Any, function: str) -> Gradients:
+    return _of_logarithm(grad, input, other, function, int(function == "xlog1py"))
+
+
+@gradient("logaddexp", "logaddexp2")
+def gradient_logaddexp(grad: Term, input: Term, other: Term, function: str) -> Gradients:
+    def share(of: Term, beside: Term) -> Term:
+        apart = beside - of
+        return grad / ((apart.exp() if function == "logaddexp" else apart.exp2()) + 1)
+
+    return {"input": share(input, other), "other": share(other, input)}
+
+
+@made_of("ldexp")
+def parts_of_ldexp(records: Records, input: Any, other: Any) -> Any:
+    return input * records.record(torch.pow, 2.0, other)

@@ -7,15 +7,18 @@ from functools import partial
 from itertools import product as points
 from typing import Any, Final
 
+import torch
+
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.loops.reshape_indexing import split
 from anyshape.ops.families.pooling import each_dim
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.scalars import all_of, constant_like, op, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, lower, row_of
+from anyshape.ops.op import Op, OpKind, gradient, lower, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, floordiv, ge, gt, modulo, ne
 
@@ -234,3 +237,27 @@ def lower_col2im(
 
     cost = 4 * counts[0] * counts[1]
     return c.values.new(c.result.shape, input.dtype, at, (input,), cost=cost)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("im2col")
+def gradient_im2col(
+    grad: Term,
+    input: Term,
+    kernel_size: Any,
+    dilation: Any,
+    padding: Any,
+    stride: Any,
+) -> Gradients:
+    given = (kernel_size, dilation, padding, stride)
+    return {"input": grad.call(torch.nn.functional.fold, list(input.shape[-2:]), *given)}
+
+
+@gradient("col2im")
+def gradient_col2im(
+    grad: Term, kernel_size: Any, dilation: Any, padding: Any, stride: Any
+) -> Gradients:
+    given = (kernel_size, dilation, padding, stride)
+    return {"input": grad.call(torch.nn.functional.unfold, *given)}

@@ -14,17 +14,20 @@ from anyshape.loops.reshape_indexing import reshaped
 from anyshape.ops.broadcast import broadcast, pointwise_layout
 from anyshape.ops.families.indexing import (
     Positions,
+    added_at,
     along_dim,
     first_round,
+    from_front,
     shape_found,
     subscript,
 )
 from anyshape.ops.families.scattering import filled, scatter_row, slices_along
 from anyshape.ops.families.setitem import require_written
+from anyshape.ops.gradient import Gradients, NoGradient, Term, zeros_like
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, lower, onnx, row_of
+from anyshape.ops.op import Op, OpKind, gradient, lower, onnx, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ne, or_, product
@@ -276,6 +279,70 @@ def plan_index_put(
 scatter_row("index_copy", plan_index_copy)
 scatter_row("index_fill", plan_index_fill)
 scatter_row("index_put", plan_index_put)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("index_select")
+def gradient_index_select(grad: Term, input: Term, dim: Any, index: Term) -> Gradients:
+    if input.rank == 0 or index.rank != 1:
+        raise NoGradient("a single number")
+    return {"input": zeros_like(input).index_add(dim, index, grad)}
+
+
+@gradient("take")
+def gradient_take(grad: Term, input: Term, index: Term) -> Gradients:
+    flat = zeros_like(input).reshape([product(list(input.shape))])
+    found = added_at(flat, 0, from_front(index, flat.shape[0]), grad)
+    return {"input": found.reshape(input.shape)}
+
+
+@gradient("take_along_dim")
+def gradient_take_along_dim(grad: Term, input: Term, indices: Term, dim: Any) -> Gradients:
+    if dim is None:
+        return gradient_take(grad, input, indices)
+    if input.rank == 0:
+        raise NoGradient("a single number")
+    dim %= input.rank
+    shape = [*input.shape]
+    shape[dim] = indices.shape[dim]
+    if not all(map(grad.records.is_same, shape, indices.shape)):
+        raise NoGradient("places that are stretched")
+    return {"input": zeros_like(input).scatter_add(dim, indices, grad)}
+
+
+@gradient("index_put")
+def gradient_index_put(grad: Term, indices: Any, values: Term, accumulate: Any) -> Gradients:
+    if not all(isinstance(each, Term) for each in indices):
+        raise NoGradient("dimensions that stay as they are")
+    if any(each.dtype in (torch.bool, torch.uint8) or not each.rank for each in indices):
+        raise NoGradient("places that depend on data")
+    own = grad
+    if accumulate is not True:
+        zero = zeros_like(values.sum())
+        own = grad.index_put(tuple(indices), zero)
+    return {"input": own, "values": grad.call(torch.Tensor.__getitem__, tuple(indices))}
+
+
+@gradient("index_fill")
+def gradient_index_fill(grad: Term, dim: Any, index: Term, value: Any) -> Gradients:
+    if grad.rank == 0 or index.rank != 1:
+        raise NoGradient("a single number")
+    found: Gradients = {"input": grad.index_fill(dim, index, 0.0)}
+    if isinstance(value, Term):
+        found["value"] = grad.index_select(dim, index).sum()
+    return found
+
+
+@gradient("index_copy")
+def gradient_index_copy(grad: Term, dim: Any, index: Term, source: Term) -> Gradients:
+    if grad.rank != source.rank or grad.rank == 0 or index.rank != 1:
+        raise NoGradient("a single number")
+    return {
+        "input": grad.index_fill(dim, index, 0.0),
+        "source": grad.index_select(dim, index),
+    }
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

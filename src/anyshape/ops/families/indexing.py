@@ -7,6 +7,7 @@ looks up what is left, the index tensors, all at once.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
@@ -16,9 +17,10 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
+from anyshape.ops.families.backward_kernels import gradient_by_sizes
 from anyshape.ops.families.slicing import selected, sliced
 from anyshape.ops.families.views import unsqueezed, without
-from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, widened
+from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, widened, zeros_like
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, broadcast_sizes
 from anyshape.ops.lowering.scalars import cast, test, where
 from anyshape.ops.lowering.values import (
@@ -477,7 +479,7 @@ def subscript(c: Lowering, sizes: Sequence[Size], key: Any) -> Subscript:
             parts.append(Part(lookup=item))
             dims.append(True)
         elif type(item) is int or isinstance(item, Expr):
-            parts.append(Part(start=taken_from_front(c, item, sizes[len(parts)])))
+            parts.append(Part(start=takenfrom_front(c, item, sizes[len(parts)])))
         else:
             raise NotLowered(f"an index of type {type(item).__name__}")
     looked = [n for n, found in enumerate(dims) if found]
@@ -538,7 +540,7 @@ def basic_index(c: Lowering, base: Meta, key: Any) -> IndexMap:
             sources.append((shown, start, step))
             shown += 1
         elif type(part) is int or isinstance(part, Expr):
-            sources.append((None, taken_from_front(c, part, base.shape[dim]), 1))
+            sources.append((None, takenfrom_front(c, part, base.shape[dim]), 1))
         else:
             raise NotLowered("an index by data")
 
@@ -550,7 +552,7 @@ def basic_index(c: Lowering, base: Meta, key: Any) -> IndexMap:
     return index_map
 
 
-def taken_from_front(c: Lowering, at: Size, size: Size) -> Size:
+def takenfrom_front(c: Lowering, at: Size, size: Size) -> Size:
     if isinstance(at, int):
         return at + size if at < 0 else at
     if c.facts.prove(ge(at, 0)) is Answer.YES:
@@ -568,7 +570,7 @@ def slice_start(c: Lowering, part: slice, size: Size) -> tuple[Size, int]:
         return 0, step
     if not (type(part.start) is int or isinstance(part.start, Expr)):
         raise NotLowered("a start that is no size")
-    start = taken_from_front(c, part.start, size)
+    start = takenfrom_front(c, part.start, size)
     # Python cuts what is out of bounds: in front to 0. Where it starts behind the end there is
     # nothing to read.
     if c.facts.prove(ge(start, 0)) is not Answer.YES:
@@ -596,6 +598,8 @@ def has_tensors(index: Any) -> bool:
 def gradient_getitem(grad: Term, input: Term, index: Any) -> Gradients:
     """Of a part that begins somewhere and leaves nothing out: zeros around it."""
     items = list(index) if isinstance(index, tuple) else [index]
+    if any(isinstance(each, Term) for each in items):
+        return {"input": _of_positions(grad, input, items)}
     known = [each for each in items if each is not None and each is not Ellipsis]
     if any(isinstance(each, bool) or not isinstance(each, int | Expr | slice) for each in known):
         raise NoGradient("an index that is a tensor or a list")
@@ -605,13 +609,14 @@ def gradient_getitem(grad: Term, input: Term, index: Any) -> Gradients:
     at = items.index(Ellipsis)
     items[at : at + 1] = [slice(None)] * missing
     starts: list[tuple[int, Size]] = []
+    steps: dict[int, slice] = {}
     own = 0
     for each in items:
         if each is None:
             continue
         if isinstance(each, slice):
             if each.step not in (None, 1):
-                raise NoGradient("a part with gaps")
+                steps[own] = each
             begin = 0 if each.start is None else each.start
         else:
             begin = each
@@ -629,8 +634,53 @@ def gradient_getitem(grad: Term, input: Term, index: Any) -> Gradients:
     shape = [1 if _is_place(item) else next(sizes) for item in kept]
     found = grad.reshape(shape)
     for dim, begin in starts:
-        found = widened(found, dim, begin, input.shape[dim])
+        if dim in steps:
+            found = _with_gaps(found, dim, begin, steps[dim], input.shape[dim])
+        else:
+            found = widened(found, dim, begin, input.shape[dim])
     return {"input": found}
+
+
+def _with_gaps(grad: Term, dim: int, begin: Size, part: slice, size: Size) -> Term:
+    sizes = [*grad.shape[:dim], size, *grad.shape[dim + 1 :]]
+    end = sys.maxsize if part.stop is None else part.stop
+    return grad.call(gradient_by_sizes, "slice_backward", sizes, dim, begin, end, part.step)
+
+
+def _of_positions(grad: Term, input: Term, items: list[Any]) -> Term:
+    """Of elements that were looked up by tensors, side by side."""
+    tensors = [each for each in items if isinstance(each, Term)]
+    whole = [each for each in items if not isinstance(each, Term)]
+    if any(each is not Ellipsis and each != slice(None) for each in whole):
+        raise NoGradient("positions and parts at once")
+    if any(each.dtype not in (torch.int64, torch.int32) for each in tensors):
+        raise NoGradient("positions that depend on data")
+    at = next(number for number, each in enumerate(items) if isinstance(each, Term))
+    if not all(isinstance(each, Term) for each in items[at : at + len(tensors)]):
+        raise NoGradient("positions that are not side by side")
+    dim = at if Ellipsis not in items[:at] else input.rank - (len(items) - at)
+    sizes = input.shape[dim : dim + len(tensors)]
+    if len(tensors) > 1:
+        tensors = input.records.record(torch.broadcast_tensors, *tensors)
+    place: Any = 0
+    for tensor, size in zip(tensors, sizes, strict=True):
+        place = place * size + from_front(tensor, size)
+    flat = [*input.shape[:dim], product(list(sizes)), *input.shape[dim + len(tensors) :]]
+    found = added_at(zeros_like(input).reshape(flat), dim, place, grad)
+    return found.reshape(input.shape)
+
+
+def from_front(index: Term, size: Size) -> Term:
+    """Positions, those from the end as well, counted from the beginning."""
+    index = index.to(torch.int64)
+    return index.where(index >= 0, index + size)
+
+
+def added_at(into: Term, dim: int, index: Term, grad: Term) -> Term:
+    """The sum of what goes to each place of a dimension; `grad` has those of the index in it."""
+    rows = product(list(index.shape))
+    flat = [*into.shape[:dim], rows, *into.shape[dim + 1 :]]
+    return into.index_add(dim, index.reshape([rows]), grad.reshape(flat))
 
 
 def _is_place(item: Any) -> bool:

@@ -14,11 +14,12 @@ from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import HALVES, Scalar
 from anyshape.ops.broadcast import broadcast
 from anyshape.ops.families.matmul import require_one_dtype, require_rank, require_same
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, common_dtype
 from anyshape.ops.lowering.scalars import cast, op
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Dense, Layout, Meta, Strided, contiguous
-from anyshape.ops.op import Op, OpKind, Rule, lower
+from anyshape.ops.op import Op, OpKind, Rule, gradient, lower
 from anyshape.ops.promotion import category, complex_of, real
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, maximum, minimum, product
@@ -539,3 +540,18 @@ def lower_cross(c: Lowering, input: Value, other: Value, dim: Any) -> Value:
     for each in (input, other):
         c.materialize_if_expensive(each, 4)
     return c.joined([component(number) for number in range(3)], along, whole, c.result)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("linalg.cross")
+def gradient_cross(grad: Term, input: Term, other: Term, dim: Any) -> Gradients:
+    if dim is None:
+        raise NoGradient("a dimension that torch looks for")
+    if input.rank != other.rank:
+        raise NoGradient("dimensions that one of them does not have")
+    return {
+        "input": other.call(torch.linalg.cross, grad, dim=dim),
+        "other": grad.call(torch.linalg.cross, input, dim=dim),
+    }

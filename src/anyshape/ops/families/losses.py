@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from anyshape.errors import UnknownOperator
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout
@@ -27,12 +29,12 @@ from anyshape.ops.families.reductions import (
     require_float,
     whole,
 )
-from anyshape.ops.gradient import Gradients, NoGradient, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
 from anyshape.ops.lowering.pointwise_builder import as_dtype, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value, must_be_known
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, gradient, lower
+from anyshape.ops.op import Op, gradient, lower, made_of
 from anyshape.ops.promotion import category, floating, join, real, result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -457,13 +459,183 @@ def _less(a: Scalar, b: Scalar) -> Scalar:
 # -- gradients ------------------------------------------------------------------------------------
 
 
+def _reduced(own: Term, grad: Term, reduction: Any) -> Term:
+    """The gradient of the losses, times that of their reduction."""
+    own = own * grad
+    return own / product(list(own.shape)) if reduction == "mean" else own
+
+
+def _of_difference(
+    slope: Callable[[Term], Term], grad: Term, input: Term, target: Any, reduction: Any, weight: Any
+) -> Gradients:
+    if weight is not None or not isinstance(target, Term):
+        raise NoGradient("weights")
+    own = _reduced(slope(input - target), grad, reduction)
+    return {"input": own, "target": -own}
+
+
 @gradient("mse_loss")
 def gradient_mse_loss(
     grad: Term, input: Term, target: Any, reduction: Any, weight: Any
 ) -> Gradients:
-    if weight is not None or not isinstance(target, Term) or target.shape != input.shape:
-        raise NoGradient("weights, or sizes that are stretched")
-    own = (input - target) * 2.0 * grad
+    return _of_difference(lambda away: away * 2.0, grad, input, target, reduction, weight)
+
+
+@gradient("smooth_l1_loss")
+def gradient_smooth_l1_loss(
+    grad: Term, input: Term, target: Any, reduction: Any, beta: Any
+) -> Gradients:
+    if not isinstance(beta, int | float) or beta <= 0:
+        raise NoGradient("an edge that is computed, or 0")
+    slope: Callable[[Term], Term] = lambda away: (away / beta).clamp(-1, 1)  # noqa: E731
+    return _of_difference(slope, grad, input, target, reduction, None)
+
+
+@gradient("huber_loss")
+def gradient_huber_loss(
+    grad: Term, input: Term, target: Any, reduction: Any, delta: Any, weight: Any
+) -> Gradients:
+    if not isinstance(delta, int | float):
+        raise NoGradient("an edge that is computed")
+    slope: Callable[[Term], Term] = lambda away: away.clamp(-delta, delta)  # noqa: E731
+    return _of_difference(slope, grad, input, target, reduction, weight)
+
+
+@gradient("soft_margin_loss")
+def gradient_soft_margin_loss(grad: Term, input: Term, target: Term, reduction: Any) -> Gradients:
+    near = (-target * input).exp()
+    return {"input": _reduced(-target * near / (near + 1), grad, reduction)}
+
+
+@gradient("binary_cross_entropy")
+def gradient_binary_cross_entropy(
+    grad: Term, input: Term, target: Term, weight: Any, reduction: Any
+) -> Gradients:
+    own = (input - target) / ((1 - input) * input).clamp_min(1e-12)
+    of_target = (1 - input).log() - input.log()
+    return {
+        "input": _reduced(own if weight is None else own * weight, grad, reduction),
+        "target": _reduced(of_target if weight is None else of_target * weight, grad, reduction),
+    }
+
+
+@gradient("binary_cross_entropy_with_logits")
+def gradient_bce_with_logits(
+    grad: Term, input: Term, target: Term, weight: Any, pos_weight: Any, reduction: Any
+) -> Gradients:
+    chance = input.sigmoid()
+    if pos_weight is None:
+        own, of_target = chance - target, -input
+    else:
+        scaled = pos_weight * target
+        own = (scaled + 1 - target) * chance - scaled
+        logs = [each.call(torch.nn.functional.logsigmoid) for each in (-input, input)]
+        of_target = logs[0] - pos_weight * logs[1]
+    return {
+        "input": _reduced(own if weight is None else own * weight, grad, reduction),
+        "target": _reduced(of_target if weight is None else of_target * weight, grad, reduction),
+    }
+
+
+@gradient("kl_div")
+def gradient_kl_div(
+    grad: Term, input: Term, target: Term, reduction: Any, log_target: Any
+) -> Gradients:
+    if input.rank != target.rank or not all(map(grad.records.is_same, input.shape, target.shape)):
+        raise NoGradient("sizes that are stretched")
     if reduction == "mean":
-        own = own / product(list(input.shape))
-    return {"input": own, "target": -own}
+        grad = grad / product(list(input.shape))
+    elif reduction == "batchmean" and input.rank:
+        grad = grad / input.shape[0]
+    if log_target:
+        chance = target.exp()
+        return {"input": -chance * grad, "target": chance * (target - input + 1) * grad}
+    logs = grad.call(torch.xlogy, target).masked_fill(target.eq(0), 0.0)
+    return {"input": -target * grad, "target": logs + grad * target / target - grad * input}
+
+
+# -- losses that are made of others ----------------------------------------------------------------
+
+
+def _lessened(losses: Term, reduction: Any) -> Term:
+    if reduction not in ("none", "mean", "sum"):
+        raise NoGradient(f"the reduction {reduction}")
+    return losses if reduction == "none" else getattr(losses, reduction)()
+
+
+@made_of("l1_loss")
+def parts_of_l1_loss(
+    records: Records, input: Term, target: Term, reduction: Any, weight: Any
+) -> Term:
+    if weight is not None:
+        raise NoGradient("weights")
+    return _lessened((input - target).abs(), reduction)
+
+
+@made_of("margin_ranking_loss")
+def parts_of_margin_ranking_loss(
+    records: Records, input1: Term, input2: Term, target: Term, margin: Any, reduction: Any
+) -> Term:
+    return _lessened((-target * (input1 - input2) + margin).clamp_min(0), reduction)
+
+
+@made_of("hinge_embedding_loss")
+def parts_of_hinge_embedding_loss(
+    records: Records, input: Term, target: Term, margin: Any, reduction: Any
+) -> Term:
+    apart = (margin - input).clamp_min(0).where(target.ne(1), 0.0)
+    return _lessened(apart + input.where(target.ne(-1), 0.0), reduction)
+
+
+@made_of("triplet_margin_loss")
+def parts_of_triplet_margin_loss(
+    records: Records,
+    anchor: Term,
+    positive: Term,
+    negative: Term,
+    margin: Any,
+    p: Any,
+    eps: Any,
+    swap: Any,
+    reduction: Any,
+) -> Term:
+    def distance(a: Term, b: Term) -> Term:
+        return (a - b + eps).norm(p, -1)
+
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return _lessened((near + margin - far).clamp_min(0), reduction)
+
+
+@made_of("cosine_embedding_loss")
+def parts_of_cosine_embedding_loss(
+    records: Records, input1: Term, input2: Term, target: Term, margin: Any, reduction: Any
+) -> Term:
+    sizes = [(each * each).sum(-1) + 1e-12 for each in (input1, input2)]
+    likeness = (input1 * input2).sum(-1) / (sizes[0] * sizes[1]).sqrt()
+    alike = (1 - likeness).where(target.eq(1), 0.0)
+    apart = (likeness - margin).clamp_min(0).where(target.eq(-1), 0.0)
+    return _lessened(alike + apart, reduction)
+
+
+@made_of("poisson_nll_loss")
+def parts_of_poisson_nll_loss(
+    records: Records, input: Term, target: Term, log_input: Any, full: Any, eps: Any, reduction: Any
+) -> Term:
+    if full:
+        raise NoGradient("with what is constant")
+    losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    return _lessened(losses, reduction)
+
+
+@made_of("multilabel_soft_margin_loss")
+def parts_of_multilabel_soft_margin_loss(
+    records: Records, input: Term, target: Term, weight: Any, reduction: Any
+) -> Term:
+    if input.rank == 0:
+        raise NoGradient("a single number")
+    there, away = (each.call(torch.nn.functional.logsigmoid) for each in (input, -input))
+    losses = -(target * there + (1 - target) * away)
+    losses = losses if weight is None else losses * weight
+    return _lessened(losses.mean(-1), reduction)

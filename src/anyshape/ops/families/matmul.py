@@ -14,7 +14,7 @@ from anyshape.loops.program import Area, Extern
 from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.arithmetic import lower_mul
-from anyshape.ops.gradient import Gradients, NoGradient, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
 from anyshape.ops.lowering.pointwise_builder import common_dtype, elementwise
 from anyshape.ops.lowering.scalars import constant_like, op, operation
 from anyshape.ops.lowering.values import Lowering, Memory, NotLowered, Value
@@ -28,6 +28,7 @@ from anyshape.ops.op import (
     gradient,
     in_place_names,
     lower,
+    made_of,
     names_of,
     onnx,
     onnx_rows,
@@ -491,7 +492,13 @@ def _rows(term: Term) -> Term:
 @gradient("linear")
 def gradient_linear(grad: Term, input: Term, weight: Term, bias: Any) -> Gradients:
     if input.rank < 2 or weight.rank != 2:
-        raise NoGradient("a product with a vector")
+        found = gradient_matmul(grad, input, weight.t() if weight.rank == 2 else weight)
+        own = found["other"]
+        return {
+            "input": found["input"],
+            "weight": own.t() if weight.rank == 2 else own,
+            "bias": None if bias is None else grad,
+        }
     flat = _rows(grad)
     found: Gradients = {"input": grad @ weight, "weight": flat.t() @ _rows(input)}
     if bias is not None:
@@ -502,13 +509,89 @@ def gradient_linear(grad: Term, input: Term, weight: Term, bias: Any) -> Gradien
 @gradient("matmul")
 def gradient_matmul(grad: Term, input: Term, other: Term) -> Gradients:
     if input.rank < 2 or other.rank < 2:
-        raise NoGradient("a product with a vector")
+        return _of_vectors(grad, input, other)
     if other.rank == 2:
         return {"input": grad @ other.t(), "other": _rows(input).t() @ _rows(grad)}
     return {
         "input": grad @ other.transpose(-2, -1),
         "other": input.transpose(-2, -1) @ grad,
     }
+
+
+def _of_vectors(grad: Term, input: Term, other: Term) -> Gradients:
+    """A vector is a matrix of one row in front, and of one column behind."""
+    if input.rank == other.rank == 1:
+        return {"input": grad * other, "other": grad * input}
+    if other.rank == 1:
+        found = gradient_matmul(grad.unsqueeze(-1), input, other.unsqueeze(-1))
+        return {"input": found["input"], "other": found["other"].squeeze(-1)}
+    found = gradient_matmul(grad.unsqueeze(-2), input.unsqueeze(0), other)
+    return {"input": found["input"].squeeze(-2), "other": found["other"]}
+
+
+@gradient("rmatmul")
+def gradient_reflected_matmul(grad: Term, input: Term, other: Term) -> Gradients:
+    found = gradient_matmul(grad, other, input)
+    return {"input": found["other"], "other": found["input"]}
+
+
+@gradient("mv")
+def gradient_mv(grad: Term, input: Term, vec: Term) -> Gradients:
+    found = gradient_matmul(grad, input, vec)
+    return {"input": found["input"], "vec": found["other"]}
+
+
+@gradient("dot", "vdot")
+def gradient_dot(
+    grad: Term, input: Term, function: str, tensor: Any = None, other: Any = None
+) -> Gradients:
+    beside, name = (tensor, "tensor") if function == "dot" else (other, "other")
+    return {"input": grad * beside, name: grad * input}
+
+
+@gradient("outer")
+def gradient_outer(grad: Term, input: Term, vec2: Term) -> Gradients:
+    return {"input": grad @ vec2, "vec2": grad.t() @ input}
+
+
+@made_of("inner")
+def parts_of_inner(records: Records, input: Term, other: Term) -> Term:
+    if input.rank != other.rank or input.rank not in (1, 2):
+        raise NoGradient("a product with a number, or of more dimensions")
+    return input @ (other.t() if other.rank == 2 else other)
+
+
+@made_of("vecdot")
+def parts_of_vecdot(records: Records, x: Term, y: Term, dim: Any) -> Term:
+    return (x * y).sum(dim)
+
+
+@gradient("addmv")
+def gradient_addmv(grad: Term, mat: Term, vec: Term, beta: Any, alpha: Any) -> Gradients:
+    found = gradient_matmul(_scaled(grad, alpha), mat, vec)
+    return {"input": _scaled(grad, beta), "mat": found["input"], "vec": found["other"]}
+
+
+@gradient("addr")
+def gradient_addr(grad: Term, vec1: Term, vec2: Term, beta: Any, alpha: Any) -> Gradients:
+    found = gradient_outer(_scaled(grad, alpha), vec1, vec2)
+    return {"input": _scaled(grad, beta), "vec1": found["input"], "vec2": found["vec2"]}
+
+
+@gradient("baddbmm", "addbmm")
+def gradient_baddbmm(grad: Term, batch1: Term, batch2: Term, beta: Any, alpha: Any) -> Gradients:
+    scaled = _scaled(grad, alpha)
+    return {
+        "input": _scaled(grad, beta),
+        "batch1": scaled @ batch2.transpose(-2, -1),
+        "batch2": batch1.transpose(-2, -1) @ scaled,
+    }
+
+
+def _scaled(grad: Term, factor: Any) -> Term:
+    if not isinstance(factor, int | float):
+        raise NoGradient("a factor that is computed")
+    return grad if factor == 1 else grad * factor
 
 
 @gradient("mm", "bmm")
@@ -519,9 +602,9 @@ def gradient_mm(grad: Term, input: Term, mat2: Term) -> Gradients:
 
 @gradient("addmm")
 def gradient_addmm(grad: Term, mat1: Term, mat2: Term, beta: Any, alpha: Any) -> Gradients:
-    scaled = grad if alpha == 1 else grad * alpha
+    scaled = _scaled(grad, alpha)
     return {
-        "input": grad if beta == 1 else grad * beta,
+        "input": _scaled(grad, beta),
         "mat1": scaled @ mat2.t(),
         "mat2": mat1.t() @ scaled,
     }

@@ -22,7 +22,7 @@ from anyshape.ops.families.reductions import (
     require_elements,
     require_float,
 )
-from anyshape.ops.gradient import Gradients, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import TORCH_DTYPES, constant_like, op, short, wide
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, must_be_known
@@ -666,18 +666,38 @@ def _whole(input: Term) -> Term:
     return input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
 
 
+def _of_moments(grad: Term, input: Term, dims: list[int], eps: Any) -> tuple[Term, Term]:
+    """What was normalized over these dimensions, and the gradient of the input."""
+    centered = input - input.mean(dims, True)
+    scale = ((centered * centered).mean(dims, True) + eps).rsqrt()
+    normed = centered * scale
+    slope = grad - grad.mean(dims, True) - normed * (grad * normed).mean(dims, True)
+    return normed, slope * scale
+
+
+def _by_channel(of: Term, rank: int) -> Term:
+    """A number for each channel, as it is stretched."""
+    return _whole(of).reshape([of.shape[0], *[1] * (rank - 2)])
+
+
+def _affine(grad: Term, normed: Term, weight: Any, bias: Any) -> Gradients:
+    """The gradients of a weight and a bias for each channel."""
+    dims = [each for each in range(grad.rank) if each != 1]
+    return {
+        "weight": None if weight is None else (grad * normed).sum(dims),
+        "bias": None if bias is None else grad.sum(dims),
+    }
+
+
 @gradient("layer_norm")
 def gradient_layer_norm(
     grad: Term, input: Term, normalized_shape: Any, weight: Any, bias: Any, eps: Any
 ) -> Gradients:
     dims = list(range(-len(normalized_shape), 0))
-    x, grad = _whole(input), _whole(grad)
-    centered = x - x.mean(dims, True)
-    scale = ((centered * centered).mean(dims, True) + eps).rsqrt()
-    normed = centered * scale
+    grad = _whole(grad)
     own = grad if weight is None else grad * _whole(weight)
-    slope = own - own.mean(dims, True) - normed * (own * normed).mean(dims, True)
-    found: Gradients = {"input": slope * scale}
+    normed, slope = _of_moments(own, _whole(input), dims, eps)
+    found: Gradients = {"input": slope}
     outer = list(range(input.rank - len(normalized_shape)))
     if weight is not None:
         found["weight"] = (grad * normed).sum(outer) if outer else grad * normed
@@ -701,6 +721,69 @@ def gradient_rms_norm(
     if weight is not None:
         found["weight"] = (grad * normed).sum(outer) if outer else grad * normed
     return found
+
+
+@gradient("group_norm", "functional_group_norm")
+def gradient_group_norm(
+    grad: Term, input: Term, num_groups: Any, weight: Any, bias: Any, eps: Any
+) -> Gradients:
+    batch, channels, *rest = input.shape
+    grouped = [batch, num_groups, channels // num_groups, *rest]
+    grad = _whole(grad)
+    own = grad if weight is None else grad * _by_channel(weight, input.rank)
+    dims = list(range(2, input.rank + 1))
+    normed, slope = _of_moments(own.reshape(grouped), _whole(input).reshape(grouped), dims, eps)
+    affine = _affine(grad, normed.reshape(input.shape), weight, bias)
+    return {"input": slope.reshape(input.shape), **affine}
+
+
+@gradient("batch_norm", "functional_batch_norm")
+def gradient_batch_norm(
+    grad: Term,
+    input: Term,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    training: Any,
+    eps: Any,
+) -> Gradients:
+    rank = input.rank
+    if rank < 2:
+        raise NoGradient("an input without channels")
+    x, grad = _whole(input), _whole(grad)
+    own = grad if weight is None else grad * _by_channel(weight, rank)
+    if training is True:
+        dims = [each for each in range(rank) if each != 1]
+        normed, slope = _of_moments(own, x, dims, eps)
+    elif training is False and isinstance(running_mean, Term) and isinstance(running_var, Term):
+        scale = (_by_channel(running_var, rank) + eps).rsqrt()
+        normed, slope = (x - _by_channel(running_mean, rank)) * scale, own * scale
+    else:
+        raise NoGradient("whether statistics are taken is not known")
+    return {"input": slope, **_affine(grad, normed, weight, bias)}
+
+
+@gradient("instance_norm", "functional_instance_norm")
+def gradient_instance_norm(
+    grad: Term,
+    input: Term,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    bias: Any,
+    use_input_stats: Any,
+    eps: Any,
+) -> Gradients:
+    if use_input_stats is not True:
+        given = (running_mean, running_var, weight, bias, False, eps)
+        return gradient_batch_norm(grad, input, *given)
+    if input.rank < 3:
+        raise NoGradient("statistics of single numbers")
+    x, grad = _whole(input), _whole(grad)
+    own = grad if weight is None else grad * _by_channel(weight, input.rank)
+    normed, slope = _of_moments(own, x, list(range(2, input.rank)), eps)
+    return {"input": slope, **_affine(grad, normed, weight, bias)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
+from anyshape.ops.families.backward_kernels import by_kernel
 from anyshape.ops.families.slicing import part
+from anyshape.ops.gradient import Gradients, NoGradient, Term, widened
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import Operand, mapped, scalar_of
 from anyshape.ops.lowering.scalar_range_check import EXACT, must_be_within, must_fit
@@ -17,7 +21,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, lower, onnx
+from anyshape.ops.op import Op, OpKind, gradient, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import REPLICATION_LEAVES_ALL_SIZES
 from anyshape.symbolic import (
@@ -225,6 +229,9 @@ def lower_pad(c: Lowering, input: Value, pad: Any, mode: Any, value: Operand | N
     pads, source = pads_of(input, pad), _MODES.get(mode)
     if source is None:
         raise NotLowered(f"padding by {mode}")
+    both = [end for _, front, behind in pads for end in (front, behind)]
+    if mode == "circular" and any(c.facts.prove(ge(end, 0)) is not Answer.YES for end in both):
+        raise NotLowered("what is left where an end is cut off goes round")
 
     def index_map(index: Index) -> Index:
         there = list(index)
@@ -233,6 +240,37 @@ def lower_pad(c: Lowering, input: Value, pad: Any, mode: Any, value: Operand | N
         return tuple(there)
 
     return mapped(c, input, grown(input, pads), index_map, cost=4)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("pad", "constant_pad_nd")
+def gradient_pad(grad: Term, input: Term, pad: Any, mode: Any = "constant") -> Gradients:
+    """What was added is cut off, and the other way round; copies go back to where they are from."""
+    if mode == "constant":
+        return {"input": grad.call(torch.nn.functional.pad, [-each for each in pad])}
+    kernels = {"reflect": "reflection_pad{}d_backward", "replicate": "replication_pad{}d_backward"}
+    if mode == "circular":
+        return {"input": _unwound(grad, input, pad)}
+    return {"input": by_kernel(kernels[mode].format(len(pad) // 2), grad, input, list(pad))}
+
+
+def _unwound(grad: Term, input: Term, pad: Any) -> Term:
+    """What went round at an end goes back to the other one."""
+    if not all(type(each) is int and each >= 0 for each in pad):
+        raise NoGradient("an end that may be cut off")
+    for number in range(len(pad) // 2):
+        front, behind = pad[2 * number : 2 * number + 2]
+        dim = input.rank - 1 - number
+        size = input.shape[dim]
+        own = grad.narrow(dim, front, size)
+        if front:
+            own = own + widened(grad.narrow(dim, 0, front), dim, size - front, size)
+        if behind:
+            own = own + widened(grad.narrow(dim, front + size, behind), dim, 0, size)
+        grad = own
+    return grad
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -15,13 +15,14 @@ from anyshape.loops.reshape_indexing import split
 from anyshape.ops.families.index_operators import cloned
 from anyshape.ops.families.reshaping import sizes_of
 from anyshape.ops.families.views import transposed
+from anyshape.ops.gradient import Gradients, Term, rearranged
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped, shifted
 from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.memory_format import is_channels_last, kept_format
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Node, Writer
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, lower, onnx, onnx_rows, row_of
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, gradient, lower, onnx, onnx_rows, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import (
     Expr,
@@ -395,6 +396,74 @@ def lower_triangle(comparison: str, c: Lowering, input: Value, diagonal: Any) ->
 
 lower("tril")(partial(lower_triangle, "le"))
 lower("triu")(partial(lower_triangle, "ge"))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("flip")
+def gradient_flip(grad: Term, dims: Any) -> Gradients:
+    return {"input": grad.flip(list(dims))}
+
+
+@gradient("fliplr", "flipud")
+def gradient_fliplr(grad: Term, function: str) -> Gradients:
+    return {"input": grad.call(getattr(torch, function))}
+
+
+@gradient("rot90")
+def gradient_rot90(grad: Term, k: Any, dims: Any) -> Gradients:
+    return {"input": grad.rot90(-k, dims)}
+
+
+@gradient("roll")
+def gradient_roll(grad: Term, shifts: Any, dims: Any) -> Gradients:
+    several = isinstance(shifts, tuple | list)
+    back = [-each for each in shifts] if several else -shifts
+    return {"input": grad.roll(back) if dims is None or dims in ((), []) else grad.roll(back, dims)}
+
+
+@gradient("repeat")
+def gradient_repeat(grad: Term, input: Term, repeats: Any) -> Gradients:
+    """The sum over copies."""
+    sizes = [1] * (len(repeats) - input.rank) + list(input.shape)
+    pairs = [each for pair in zip(repeats, sizes, strict=True) for each in pair]
+    if not pairs:
+        return {"input": grad}
+    return {"input": grad.reshape(pairs).sum(list(range(0, len(pairs), 2))).reshape(input.shape)}
+
+
+@gradient("tile")
+def gradient_tile(grad: Term, input: Term, dims: Any) -> Gradients:
+    return gradient_repeat(grad, input, [*[1] * (input.rank - len(dims)), *dims])
+
+
+@gradient("tril", "triu")
+def gradient_tril(grad: Term, diagonal: Any, function: str) -> Gradients:
+    return {"input": grad.call(getattr(torch, function), diagonal)}
+
+
+@gradient("pixel_shuffle")
+def gradient_pixel_shuffle(grad: Term, input: Term, upscale_factor: Any) -> Gradients:
+    *batch, _, high, wide = input.shape
+    factor, first = upscale_factor, len(batch)
+    outer = [*batch, grad.shape[-3], high, factor, wide, factor]
+    order = [*range(first + 1), first + 2, first + 4, first + 1, first + 3]
+    return {"input": rearranged(grad.reshape(outer).permute(order), input.shape)}
+
+
+@gradient("pixel_unshuffle")
+def gradient_pixel_unshuffle(grad: Term, input: Term, downscale_factor: Any) -> Gradients:
+    *batch, channels, _, _ = input.shape
+    factor, first = downscale_factor, len(batch)
+    outer = [*batch, channels, factor, factor, *grad.shape[-2:]]
+    order = [*range(first + 1), first + 3, first + 1, first + 4, first + 2]
+    return {"input": rearranged(grad.reshape(outer).permute(order), input.shape)}
+
+
+@gradient("channel_shuffle")
+def gradient_channel_shuffle(grad: Term, input: Term, groups: Any) -> Gradients:
+    return {"input": grad.call(torch.nn.functional.channel_shuffle, input.shape[1] // groups)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

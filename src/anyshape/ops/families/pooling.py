@@ -6,7 +6,7 @@ with a zero in their place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product as points
 from typing import Any, Final
@@ -16,10 +16,12 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Scalar
 from anyshape.ops.elementwise import pointwise_meta
+from anyshape.ops.families.backward_kernels import by_kernel
 from anyshape.ops.families.convolution import batched, per_dimension, several, unbatched
 from anyshape.ops.families.matmul import require_same
 from anyshape.ops.families.reductions import mean_of
 from anyshape.ops.float_scale import scaled
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import as_dtype
 from anyshape.ops.lowering.scalars import all_of, cast, constant_like, op, test, where, wide
@@ -27,11 +29,25 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, Rule, lower, onnx_rows
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, Rule, gradient, lower, made_of, onnx_rows
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import Answer, Size, and_, ceildiv, eq, ge, gt, le, lt, maximum, minimum, or_
+from anyshape.symbolic import (
+    Answer,
+    Size,
+    and_,
+    ceildiv,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    maximum,
+    minimum,
+    or_,
+    product,
+)
 
 
 def _require_rank(q: ShapeQuery, input: Meta, dims: int) -> None:
@@ -575,6 +591,138 @@ for _dims in (1, 2, 3):
     lower(f"avg_pool{_dims}d")(partial(lower_average, _dims))
     lower(f"max_pool{_dims}d")(partial(lower_maximum, _dims))
     lower(f"adaptive_avg_pool{_dims}d")(partial(lower_adaptive, _dims))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def _all(value: Any, dims: int) -> tuple[int, ...]:
+    """A number for each dimension of torch's kernel, which sees signals as images of height 1."""
+    try:
+        return each_dim(value, dims, "a size")
+    except NotLowered as why:
+        raise NoGradient(str(why)) from None
+
+
+def _as_image(dims: int, *terms: Term) -> list[Term]:
+    return [each.unsqueeze(-2) if dims == 1 else each for each in terms]
+
+
+def _by_kernel(kernel: str, dims: int, grad: Term, input: Term, *rest: Any) -> Term:
+    grad, input = _as_image(dims, grad, input)
+    made = by_kernel(kernel.format(max(dims, 2)), grad, input, *rest)
+    return made.squeeze(-2) if dims == 1 else made
+
+
+def _dims_of(function: str) -> int:
+    return int(function.partition("d_with")[0].removesuffix("d")[-1])
+
+
+@gradient("avg_pool1d", "avg_pool2d", "avg_pool3d")
+def gradient_avg_pool(
+    grad: Term,
+    input: Term,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    ceil_mode: Any,
+    count_include_pad: Any,
+    divisor_override: Any,
+    function: str,
+) -> Gradients:
+    dims = _dims_of(function)
+    kernel = _all(kernel_size, dims)
+    step = kernel if stride is None or stride in ((), []) else _all(stride, dims)
+    sizes = [kernel, step, _all(padding, dims)]
+    if dims == 1:
+        sizes = [(high, *each) for high, each in zip((1, 1, 0), sizes, strict=True)]
+    rest = (*sizes, ceil_mode, count_include_pad, divisor_override)
+    return {"input": _by_kernel("avg_pool{}d_backward", dims, grad, input, *rest)}
+
+
+@gradient("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d")
+def gradient_adaptive_avg_pool(grad: Term, input: Term, function: str) -> Gradients:
+    dims = _dims_of(function)
+    if all(size == 1 for size in grad.shape[-dims:]):
+        return {"input": (grad / product(input.shape[-dims:])).expand(input.shape)}
+    return {"input": _by_kernel("_adaptive_avg_pool{}d_backward", dims, grad, input)}
+
+
+def _giving(function: str) -> Callable[..., Any]:
+    """The operator that gives places, too."""
+    return getattr(torch.nn.functional, f"{function.removesuffix('_with_indices')}_with_indices")
+
+
+@made_of("max_pool1d", "max_pool2d", "max_pool3d")
+def parts_of_max_pool(
+    records: Records,
+    input: Term,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    function: str,
+) -> Term:
+    """With the places of what is greatest, which its gradient needs."""
+    return input.call(_giving(function), kernel_size, stride, padding, dilation, ceil_mode)[0]
+
+
+@made_of("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
+def parts_of_adaptive_max_pool(
+    records: Records, input: Term, output_size: Any, function: str
+) -> Term:
+    return input.call(_giving(function), output_size)[0]
+
+
+def _with_and_without(name: str) -> Iterator[str]:
+    """Operators that give places by their name, or where that is asked for."""
+    for dims in (1, 2, 3):
+        yield from (f"{name}{dims}d", f"{name}{dims}d_with_indices")
+
+
+def _with_places(
+    grad: Any, parts: dict[int, Term], dims: int, again: Callable[[], Any]
+) -> tuple[Term, Term]:
+    """The gradient of the greatest, and their places: kept, or found again."""
+    if not isinstance(grad, dict):
+        raise NoGradient("places that the graph does not have")
+    places = parts[1] if 1 in parts else again()[1]
+    return grad[0], _as_image(dims, places)[0]
+
+
+@gradient(*_with_and_without("max_pool"))
+def gradient_max_pool(
+    grad: dict[int, Term],
+    parts: dict[int, Term],
+    input: Term,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: Any,
+    function: str,
+) -> Gradients:
+    dims = _dims_of(function)
+    given = (kernel_size, stride, padding, dilation, ceil_mode)
+    own, places = _with_places(grad, parts, dims, lambda: input.call(_giving(function), *given))
+    kernel = _all(kernel_size, dims)
+    step = kernel if stride is None or stride in ((), []) else _all(stride, dims)
+    sizes = [kernel, step, _all(padding, dims), _all(dilation, dims)]
+    if dims == 1:
+        sizes = [(high, *each) for high, each in zip((1, 1, 0, 1), sizes, strict=True)]
+    kernel_name = "max_pool{}d_with_indices_backward"
+    return {"input": _by_kernel(kernel_name, dims, own, input, *sizes, ceil_mode, places)}
+
+
+@gradient(*_with_and_without("adaptive_max_pool"))
+def gradient_adaptive_max_pool(
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, output_size: Any, function: str
+) -> Gradients:
+    dims = _dims_of(function)
+    again = lambda: input.call(_giving(function), output_size)  # noqa: E731
+    own, places = _with_places(grad, parts, dims, again)
+    return {"input": _by_kernel("adaptive_max_pool{}d_backward", dims, own, input, places)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

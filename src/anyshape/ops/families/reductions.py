@@ -15,7 +15,8 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.elementwise import DtypeRule, pointwise_meta, same
-from anyshape.ops.gradient import Gradients, Term, back_in
+from anyshape.ops.families.arithmetic import gradient_maximum
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, back_in
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import (
     cast,
@@ -31,7 +32,7 @@ from anyshape.ops.lowering.scalars import (
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import NATIVE, Op, OpKind, Rule, gradient, lower, onnx_rows, row_of
+from anyshape.ops.op import NATIVE, Op, OpKind, Rule, gradient, lower, made_of, onnx_rows, row_of
 from anyshape.ops.promotion import Number, category, floating, real
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -622,6 +623,157 @@ def gradient_amax(grad: Term, result: Term, input: Term, dim: Any, keepdim: bool
     where = input.eq(back_in(result, dims, keepdim, input.rank))
     share = back_in(grad, dims, keepdim, input.rank) / where.sum(dims, True)
     return {"input": share * where.to(share.dtype)}
+
+
+@gradient("nansum")
+def gradient_nansum(grad: Term, input: Term, dim: Any, keepdim: bool) -> Gradients:
+    return {"input": back_in(grad, dim, keepdim, input.rank) * input.isnan().logical_not()}
+
+
+@made_of("nanmean")
+def parts_of_nanmean(records: Records, input: Term, dim: Any, keepdim: bool, dtype: Any) -> Term:
+    if dim in ((), []):
+        raise NoGradient("no dimensions, or all of them")
+    dims = list(range(input.rank)) if dim is None else dim
+    there = input.isnan().logical_not().sum(dims, keepdim)
+    return input.nansum(dims, keepdim, dtype=dtype) / there
+
+
+@gradient("logsumexp")
+def gradient_logsumexp(grad: Term, result: Term, input: Term, dim: Any, keepdim: bool) -> Gradients:
+    total = back_in(result, dim, keepdim, input.rank)
+    return {"input": back_in(grad, dim, keepdim, input.rank) * (input - total).exp()}
+
+
+@gradient("prod")
+def gradient_prod(
+    grad: Term, result: Term, input: Term, dim: Any, keepdim: bool, dtype: Any
+) -> Gradients:
+    """The product of all others: a quotient, unless there are zeros."""
+    if dtype is not None or not (dim is None or type(dim) is int):
+        raise NoGradient("a product of another dtype, or along a dimension that is not known")
+    if input.rank == 0:
+        return {"input": grad}
+    is_zero = input.eq(0)
+    if dim is None:
+        flat = input.reshape([product(list(input.shape))])
+        others = _of_others(flat, 0).reshape(input.shape).masked_fill(is_zero.sum() > 1, 0.0)
+    else:
+        grad, result = (back_in(each, dim, keepdim, input.rank) for each in (grad, result))
+        others = _of_others(input, dim % input.rank)
+    return {"input": (grad * others).where(is_zero.any(), grad * result / input)}
+
+
+def _of_others(input: Term, dim: int) -> Term:
+    """The product of all other elements of a row: of those in front and of those behind."""
+    behind = [0, 0] * (input.rank - 1 - dim)
+
+    def in_front(of: Term) -> Term:
+        shifted = of.call(torch.nn.functional.pad, [*behind, 1, 0], value=1.0)
+        return shifted.narrow(dim, 0, of.shape[dim]).cumprod(dim)
+
+    return in_front(input) * in_front(input.flip([dim])).flip([dim])
+
+
+@gradient("max", "min")
+def gradient_max(
+    grad: Any,
+    result: Any,
+    parts: dict[int, Term],
+    input: Term,
+    dim: Any,
+    keepdim: bool,
+    other: Any,
+    function: str,
+) -> Gradients:
+    if isinstance(other, Term) or isinstance(dim, Term):
+        beside, name = (dim, "dim") if isinstance(dim, Term) else (other, "other")
+        found = gradient_maximum(grad, input, beside, f"{function}imum")
+        return {"input": found["input"], name: found["other"]}
+    if not isinstance(grad, dict):
+        return {"input": shared(grad, input, result)}
+    place = parts[1] if 1 in parts else _place(input, dim, keepdim, function)
+    return {"input": to_place(grad[0], place, input, dim, keepdim)}
+
+
+def _place(input: Term, dim: Any, keepdim: bool, function: str) -> Term:
+    if input.meta.device.type != "cpu":
+        raise NoGradient("which of equal ones it is, is not known")
+    return (input.argmax if function == "max" else input.argmin)(dim, keepdim)
+
+
+def shared(grad: Term, input: Term, result: Term) -> Term:
+    """Of one number of all: those that are equal share it."""
+    where = input.eq(result).logical_or(input.isnan().logical_and(result.isnan()))
+    return (grad / where.sum()).where(where, 0.0)
+
+
+def to_place(grad: Term, place: Term, input: Term, dim: Any, keepdim: bool) -> Term:
+    """Of one element of each row: zeros but for its place."""
+    if input.rank == 0:
+        return grad
+    dim %= input.rank
+    grad, place = (back_in(each, dim, keepdim, input.rank) for each in (grad, place))
+    places = input.records.record(torch.arange, input.shape[dim], device=input.meta.device)
+    places = places.reshape([input.shape[dim], *[1] * (input.rank - 1 - dim)])
+    return grad.where(place.eq(places), 0.0)
+
+
+@gradient("aminmax")
+def gradient_aminmax(grad: dict[int, Term], input: Term, dim: Any, keepdim: bool) -> Gradients:
+    found: Any = None
+    for number, extreme in enumerate((torch.amin, torch.amax)):
+        if number in grad:
+            dims = [] if dim is None else [dim]
+            result = input.call(extreme, dims, keepdim)
+            own = gradient_amax(grad[number], result, input, dims, keepdim)["input"]
+            found = own if found is None else found + own
+    return {"input": found}
+
+
+def _of_variance(grad: Term, input: Term, dim: Any, correction: Any, keepdim: bool) -> Term:
+    if dim in ((), []) or (dim is None and correction not in (0, 1)):
+        raise NoGradient("fewer elements than what is taken from their number")
+    dims = list(range(input.rank)) if dim is None else dim
+    centered = input - input.mean(dims, True) if input.rank else input - input
+    own = back_in(grad, dim, keepdim, input.rank) * 2.0
+    return own * centered / (_count(input, dim) - correction)
+
+
+@gradient("var", "std", "var_mean", "std_mean")
+def gradient_of_spread(
+    grad: Any,
+    result: Any,
+    parts: dict[int, Term],
+    input: Term,
+    dim: Any,
+    unbiased: Any,
+    keepdim: bool,
+    correction: Any,
+    function: str,
+) -> Gradients:
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1 if unbiased is None or unbiased else 0
+    if not isinstance(correction, int | float) or correction != int(correction):
+        raise NoGradient("a correction that is no integer")
+    own, middle = (grad.get(0), grad.get(1)) if isinstance(grad, dict) else (grad, None)
+    if own is not None and function.startswith("std"):
+        spread = parts[0] if isinstance(grad, dict) else result
+        own = (own / (spread * 2.0)).masked_fill(spread.eq(0), 0.0)
+    found = None
+    if own is not None:
+        found = _of_variance(own, input, dim, int(correction), keepdim)
+    if middle is not None:
+        mean = gradient_mean(middle, input, dim, keepdim)["input"]
+        found = mean if found is None else found + mean
+    return {"input": found}
+
+
+@made_of("trace")
+def parts_of_trace(records: Records, input: Term) -> Term:
+    return input.diagonal().sum()
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Dtype, Scalar
 from anyshape.ops.families.matmul import require_one_dtype, require_same
-from anyshape.ops.families.pooling import adaptive_avg
+from anyshape.ops.families.pooling import adaptive_avg, gradient_adaptive_avg_pool
 from anyshape.ops.float_scale import scaled
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.scalars import cast, constant_like, op, test, where, wide
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, lower, onnx
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, gradient, lower, onnx
 from anyshape.ops.promotion import category
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, gt
@@ -135,6 +136,22 @@ def _affine_grid(q: ShapeQuery, theta: Meta, size: Sequence[Size], *_: Any, **__
     return theta.like((*size[:1], *size[2:], dims))
 
 
+def gradient_of_resampled(
+    grad: torch.Tensor, kernel: str, sizes: Any, corners: tuple[bool, ...], factors: Any
+) -> torch.Tensor:
+    """Of an input of these sizes. `factors`: those that were given, one for each dimension."""
+    if not grad.numel():
+        return grad.new_zeros(sizes)
+    given = (grad.contiguous(), grad.shape[2:], sizes, *corners, *factors)
+    return getattr(torch.ops.aten, kernel)(*given).contiguous()
+
+
+def _of_resampled(
+    q: ShapeQuery, grad: Meta, kernel: str, sizes: Any, corners: Any, factors: Any
+) -> Meta:
+    return grad.like(tuple(sizes))
+
+
 _UPSAMPLES = {
     **{f"upsample_nearest{dims}d": _upsample("nearest", aligned=False) for dims in (1, 2, 3)},
     **{
@@ -165,6 +182,12 @@ ROWS: tuple[Op, ...] = (
     *(
         Op(name, (f"torch._C._nn.{name}", f"torch.ops.aten.{name}"), rule, OpKind.CALL_OUT)
         for name, rule in _UPSAMPLES.items()
+    ),
+    Op(
+        "gradient_of_resampled",
+        (f"{__name__}.gradient_of_resampled",),
+        _of_resampled,
+        OpKind.CALL_OUT,
     ),
     Op("affine_grid", (FUNCTIONAL + "affine_grid",), _affine_grid, OpKind.CALL_OUT),
 )
@@ -290,6 +313,46 @@ def _mixed(
     low, high = _mixed(input, (*chosen, near), rest), _mixed(input, (*chosen, far), rest)
     other = op("sub", constant_like(1, weight), weight)
     return op("add", op("mul", other, low), op("mul", weight, high))
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+#: Torch's kernels for gradients, and whether they are told of corners.
+_BACKWARD: Final = {
+    "nearest": ("upsample_nearest{}d_backward", False),
+    "nearest-exact": ("_upsample_nearest_exact{}d_backward", False),
+    "linear": ("upsample_linear1d_backward", True),
+    "bilinear": ("upsample_bilinear2d_backward", True),
+    "bicubic": ("upsample_bicubic2d_backward", True),
+    "trilinear": ("upsample_trilinear3d_backward", True),
+}
+
+
+@gradient("interpolate")
+def gradient_interpolate(
+    grad: Term,
+    input: Term,
+    scale_factor: Any,
+    mode: Any,
+    align_corners: Any,
+    recompute_scale_factor: Any,
+    antialias: Any,
+) -> Gradients:
+    if mode == "area":
+        return gradient_adaptive_avg_pool(grad, input, f"adaptive_avg_pool{input.rank - 2}d")
+    if antialias or mode not in _BACKWARD:
+        raise NoGradient(f"resampling by {mode}, or without aliases")
+    dims = input.rank - 2
+    factors: list[float | None] = [None] * dims
+    if scale_factor is not None and not recompute_scale_factor:
+        several = isinstance(scale_factor, tuple | list)
+        factors = list(scale_factor) if several else [scale_factor] * dims
+        if not all(isinstance(each, int | float) for each in factors):
+            raise NoGradient("a factor that is computed")
+    kernel, takes_corners = _BACKWARD[mode]
+    corners = (bool(align_corners),) if takes_corners else ()
+    given = (kernel.format(dims), list(input.shape), corners, factors)
+    return {"input": grad.call(gradient_of_resampled, *given)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

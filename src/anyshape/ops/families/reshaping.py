@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from anyshape.loops.reshape_indexing import merged, reshaped
-from anyshape.ops.gradient import Gradients, Term
+from anyshape.ops.gradient import Gradients, Term, rearranged
 from anyshape.ops.layouts import Copy, as_view, contiguity, must_view
 from anyshape.ops.lowering.pointwise_builder import in_shape
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotAView, NotLowered, Rearranged, Value
@@ -295,9 +295,9 @@ def raise_if_copied(c: Lowering, shares_if: Fact | None) -> None:
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("view", "reshape", "flatten", "unflatten", "view_as", "reshape_as")
+@gradient("ravel", "view", "reshape", "flatten", "unflatten", "view_as", "reshape_as")
 def gradient_reshape(grad: Term, input: Term) -> Gradients:
-    return {"input": grad.reshape(input.shape)}
+    return {"input": rearranged(grad, input.shape)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, HALVES, Dtype, Scalar
 from anyshape.loops.kernels import Mode
 from anyshape.ops.families.indexing import Positions, along_dim
+from anyshape.ops.gradient import Gradients, NoGradient, Term, zeros_like
 from anyshape.ops.lowering.pointwise_builder import Operand, broadcast_index, elementwise, scalar_of
 from anyshape.ops.lowering.scalar_range_check import INTEGERS, must_fit
 from anyshape.ops.lowering.scalars import cast, constant_like, op, test, where, wide
@@ -31,7 +32,17 @@ from anyshape.ops.lowering.values import (
 )
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, Rule, in_place_names, lower, lower_in_place, names_of, onnx
+from anyshape.ops.op import (
+    Op,
+    OpKind,
+    Rule,
+    gradient,
+    in_place_names,
+    lower,
+    lower_in_place,
+    names_of,
+    onnx,
+)
 from anyshape.ops.promotion import Number
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Fact, Size, and_, eq, gt, le, or_
@@ -425,6 +436,57 @@ scatter_row("scatter_reduce", plan_scatter_reduce, scatter_reduce_in_passes)
 @lower("gather")
 def lower_gather(c: Lowering, input: Value, dim: Any, index: Value, *, sparse_grad: Any) -> Value:
     return along_dim(c, input, dim, index, index.sizes, wraps=False)
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def _is_alike(a: Term, b: Term) -> bool:
+    same = a.records.is_same
+    return a.rank == b.rank and all(map(same, a.shape, b.shape))
+
+
+@gradient("gather")
+def gradient_gather(grad: Term, input: Term, dim: Any, index: Term, sparse_grad: Any) -> Gradients:
+    if sparse_grad or input.rank != index.rank or input.rank == 0:
+        raise NoGradient("a gradient that is sparse, or of a single number")
+    return {"input": zeros_like(input).scatter_add(dim, index, grad)}
+
+
+@gradient("scatter")
+def gradient_scatter(grad: Term, dim: Any, index: Term, src: Any, reduce: Any) -> Gradients:
+    if reduce is not None or index.rank != grad.rank or index.rank == 0:
+        raise NoGradient("what is written is not all that counts")
+    found: Gradients = {"input": grad.scatter(dim, index, 0.0)}
+    if isinstance(src, Term):
+        if not _is_alike(src, index):
+            raise NoGradient("more to write than places")
+        found["src"] = grad.gather(dim, index)
+    return found
+
+
+@gradient("scatter_add")
+def gradient_scatter_add(grad: Term, dim: Any, index: Term, src: Term) -> Gradients:
+    if not _is_alike(src, index) or index.rank == 0:
+        raise NoGradient("more to add than places")
+    return {"input": grad, "src": grad.gather(dim, index)}
+
+
+@gradient("scatter_reduce")
+def gradient_scatter_reduce(
+    grad: Term, dim: Any, index: Term, src: Term, reduce: Any, include_self: Any
+) -> Gradients:
+    if reduce != "sum" or include_self is not True:
+        raise NoGradient("more than a sum")
+    return gradient_scatter_add(grad, dim, index, src)
+
+
+@gradient("index_add")
+def gradient_index_add(grad: Term, dim: Any, index: Term, source: Term, alpha: Any) -> Gradients:
+    if source.rank != grad.rank or index.rank != 1:
+        raise NoGradient("a single number")
+    own = grad.index_select(dim, index)
+    return {"input": grad, "source": own if alpha == 1 else own * alpha}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

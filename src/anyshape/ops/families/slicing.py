@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from anyshape.loops.reshape_indexing import divided
+from anyshape.ops.families.backward_kernels import gradient_by_sizes
 from anyshape.ops.families.views import without
-from anyshape.ops.gradient import Gradients, Term, place_of, widened
+from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, widened
 from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
@@ -301,6 +302,28 @@ def gradient_narrow(grad: Term, input: Term, dim: Any, start: Any) -> Gradients:
     dim %= input.rank
     start = place_of(grad.records, start, input.shape[dim])
     return {"input": widened(grad, dim, start, input.shape[dim])}
+
+
+@gradient("diagonal")
+def gradient_diagonal(grad: Term, input: Term, offset: Any, dim1: Any, dim2: Any) -> Gradients:
+    if type(offset) is not int:
+        raise NoGradient("a diagonal that is not known")
+    dim1, dim2 = dim1 % input.rank, dim2 % input.rank
+    found = grad.diag_embed(offset, dim1, dim2)
+    for dim in (dim1, dim2):
+        found = widened(found, dim, 0, input.shape[dim])
+    return {"input": found}
+
+
+@gradient("linalg_diagonal")
+def gradient_linalg_diagonal(grad: Term, A: Term, offset: Any, dim1: Any, dim2: Any) -> Gradients:
+    return {"A": gradient_diagonal(grad, A, offset, dim1, dim2)["input"]}
+
+
+@gradient("unfold", "unfold_copy")
+def gradient_unfold(grad: Term, input: Term, dimension: Any, size: Any, step: Any) -> Gradients:
+    given = ("unfold_backward", list(input.shape), dimension, size, step)
+    return {"input": grad.call(gradient_by_sizes, *given)}
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.families.activations import of_float
 from anyshape.ops.families.normalization import reduction_row
 from anyshape.ops.families.reductions import dims_of, require_elements, require_float
-from anyshape.ops.gradient import Gradients, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import op, operation, short, wide
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, NATIVE, Op, gradient, lower, onnx_rows
+from anyshape.ops.op import DRAWS, FUNCTIONAL, NATIVE, Op, gradient, lower, made_of, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 
 
@@ -147,6 +147,16 @@ def gradient_softmax(grad: Term, result: Term, dim: Any) -> Gradients:
 @gradient("log_softmax")
 def gradient_log_softmax(grad: Term, result: Term, dim: Any) -> Gradients:
     return {"input": grad - result.exp() * grad.sum(dim, True)}
+
+
+@made_of("functional_softmax", "functional_log_softmax", "functional_softmin")
+def parts_of_softmax(records: Records, input: Term, dim: Any, dtype: Any, function: str) -> Term:
+    if dim is None:
+        raise NoGradient("a dimension that torch guesses")
+    if function == "functional_softmin":
+        return (-input).softmax(dim, dtype=dtype)
+    own = input.softmax if function == "functional_softmax" else input.log_softmax
+    return own(dim, dtype=dtype)
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

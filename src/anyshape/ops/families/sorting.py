@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from anyshape.ops.broadcast import pointwise_layout
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer, known
-from anyshape.ops.op import Op, OpKind, onnx, row_of
+from anyshape.ops.op import Op, OpKind, gradient, made_of, onnx, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, le
@@ -24,7 +25,7 @@ def sort(
     *,
     stable: bool | None = None,
 ) -> tuple[Meta, Meta]:
-    q.dim(int(dim), input.rank)
+    q.dim(int(dim) if isinstance(dim, bool) else dim, input.rank)
     layout = pointwise_layout(q, input.shape, (input,))
     return input.like(layout=layout), input.like(dtype=torch.int64, layout=layout)
 
@@ -114,6 +115,26 @@ ROWS: tuple[Op, ...] = (
     _row("searchsorted", searchsorted),
     _row("bucketize", bucketize),
 )
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("sort", "topk")
+def gradient_sort(
+    grad: dict[int, Term], parts: dict[int, Term], input: Term, dim: Any
+) -> Gradients:
+    """Each goes back to its place."""
+    if type(dim) is not int:
+        raise NoGradient("a dimension that is not known")
+    if input.rank == 0:
+        return {"input": grad[0]}
+    return {"input": zeros_like(input).scatter(dim, parts[1], grad[0])}
+
+
+@made_of("msort")
+def parts_of_msort(records: Records, input: Term) -> Term:
+    return input.sort(0)[0]
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

@@ -214,7 +214,7 @@ named_split("dsplit", 2)
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("split", "split_with_sizes", "chunk", "tensor_split")
+@gradient("unsafe_split", "split", "split_with_sizes", "chunk", "tensor_split")
 def gradient_of_parts(grad: dict[int, Term], results: Any, dim: Any) -> Gradients:
     parts = _all(grad, results)
     return {"input": parts[0].records.record(torch.cat, parts, dim)}

@@ -7,9 +7,17 @@ from typing import Any
 
 import torch
 
-from anyshape.ops.families.reductions import along, reduced, require_elements, require_float
+from anyshape.ops.families.reductions import (
+    along,
+    reduced,
+    require_elements,
+    require_float,
+    shared,
+    to_place,
+)
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.op import Op, OpKind, Rule, names_of
+from anyshape.ops.op import Op, OpKind, Rule, gradient, names_of
 from anyshape.ops.promotion import floating, join
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, le, ne
@@ -168,3 +176,15 @@ ROWS: tuple[Op, ...] = (
     _row("cov", covariance),
     _row("corrcoef", covariance),
 )
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+@gradient("median", "nanmedian", "mode", "kthvalue")
+def gradient_median(
+    grad: Any, result: Any, parts: dict[int, Term], input: Term, dim: Any, keepdim: bool
+) -> Gradients:
+    if dim is None:
+        return {"input": shared(grad, input, result)}
+    return {"input": to_place(grad[0], parts[1], input, dim, keepdim)}

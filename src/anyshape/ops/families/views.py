@@ -291,7 +291,7 @@ def stretched(c: Lowering, base: Meta, shown: Meta) -> IndexMap:
 # -- gradients ------------------------------------------------------------------------------------
 
 
-@gradient("transpose")
+@gradient("transpose", "swapdims")
 def gradient_transpose(grad: Term, dim0: Any, dim1: Any) -> Gradients:
     return {"input": grad.transpose(dim0, dim1)}
 
@@ -312,9 +312,19 @@ def gradient_t(grad: Term) -> Gradients:
     return {"input": grad.t()}
 
 
-@gradient("mT")
+@gradient("mT", "mH", "adjoint", "matrix_H")
 def gradient_mT(grad: Term) -> Gradients:
     return {"input": grad.transpose(-2, -1)}
+
+
+@gradient("numpy_T")
+def gradient_numpy_T(grad: Term) -> Gradients:
+    return {"input": grad.permute(list(reversed(range(grad.rank))))}
+
+
+@gradient("movedim", "moveaxis")
+def gradient_movedim(grad: Term, source: Any, destination: Any) -> Gradients:
+    return {"input": grad.movedim(destination, source)}
 
 
 @gradient("unsqueeze", "squeeze")
@@ -322,7 +332,7 @@ def gradient_unsqueeze(grad: Term, input: Term) -> Gradients:
     return {"input": grad.reshape(input.shape)}
 
 
-@gradient("expand", "expand_as")
+@gradient("expand", "expand_as", "broadcast_to")
 def gradient_expand(grad: Term) -> Gradients:
     return {"input": grad}
 
