@@ -222,8 +222,7 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 NOT_OF_NOTHING = ("by index",)
 
 
-#: Parts whose adjoint has no row.
-NOT_NATIVE = ("diagonal", "with gaps")
+NOT_NATIVE = ()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -18,7 +18,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.graph.autograd_step import AutogradStep, Place
 from anyshape.graph.backward_cut import kept_and_again
-from anyshape.graph.functionalize import FunctionalGraph, functionalized
+from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
 from anyshape.graph.training_decompositions import decomposed, part_of
@@ -30,7 +30,7 @@ from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import ARGUMENT, CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
 from anyshape.ops.op import GRADIENT, OpKind
 from anyshape.ops.signature import taken_by
-from anyshape.ops.table import lookup
+from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom, symbols_of
 
@@ -47,8 +47,10 @@ class TrainingGraphs(NamedTuple):
     #: numbers of the inputs that the backward graph takes as they are
     inputs: tuple[int, ...]
     symbols: tuple[Symbol, ...]
-    #: numbers of the inputs that get gradients, in the order of the backward graph's results
+    #: numbers of the inputs that get gradients, in the order of the backward graph's results, and
+    #: of those that would if any reached them
     wanted: tuple[int, ...]
+    unreached: tuple[int, ...]
     #: operators that torch's autograd does, and why
     by_torch: Mapping[str, str]
     #: nodes that are kept, by their numbers
@@ -67,12 +69,14 @@ class TrainingGraphs(NamedTuple):
 
 def training_graphs(
     graph: torch.fx.GraphModule,
+    program: FunctionalGraph,
     used: Sequence[int] | None = None,
     whole: TrainingGraphs | None = None,
 ) -> TrainingGraphs:
-    """Raises `Unlowerable` where gradients cannot be written down. `used`: the outputs that
-    gradients come back for, if not for all; then the forward graph is that of the `whole`."""
-    return _Backward(graph, used, whole).graphs()
+    """Raises `Unlowerable` where gradients cannot be written down. `program`: the graph without
+    writes. `used`: the outputs that gradients come back for, if not for all; then the forward graph
+    is that of the `whole`."""
+    return _Backward(graph, program, used, whole).graphs()
 
 
 class _Backward(TermGraph):
@@ -81,13 +85,14 @@ class _Backward(TermGraph):
     def __init__(
         self,
         graph: torch.fx.GraphModule,
+        program: FunctionalGraph,
         used: Sequence[int] | None,
         whole: TrainingGraphs | None,
     ) -> None:
         super().__init__(torch.fx.Graph(), graph.meta[FACTS])
         self._module = graph
         self._only, self._whole = used, whole
-        self._program = functionalized(graph)
+        self._program = program
         made = self._decomposed = decomposed(self._program.graph, graph.meta[FACTS])
         self._nodes = list(made.graph.nodes)
         self._unstable = {made.mapped[each] for each in self._program.unstable}
@@ -181,6 +186,9 @@ class _Backward(TermGraph):
             has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
             if has_grad and not _is_known(result):
                 raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
+            entry = lookup(call.function)
+            if entry is not None and entry.op.name in _MAKE_LEAVES:
+                raise Unlowerable(f"a result requires grad, and `{entry.op.name}` is called")
             if _draws(node, call) and _has_grad(node):
                 raise Unlowerable("a result requires grad, and numbers are drawn")
 
@@ -269,6 +277,8 @@ class _Backward(TermGraph):
     def _by_autograd(self, node: torch.fx.Node, call: RecordedCall, grad: Any, why: str) -> None:
         entry = lookup(call.function)
         self._by_torch.setdefault(entry.op.name if entry else str(call.function), why)
+        if entry is not None and _gives_sparse(entry, call):
+            raise Unlowerable("a result requires grad, and a gradient is sparse")
         values: dict[torch.fx.Node, Any] = {}
 
         def place(each: torch.fx.Node, known: Any) -> Place:
@@ -375,6 +385,7 @@ class _Backward(TermGraph):
             tuple(taken),
             tuple(dict.fromkeys(symbols)),
             tuple(wanted),
+            tuple(n for n, node in enumerate(inputs) if _has_grad(node) and n not in wanted),
             self._by_torch,
             tuple(numbers_of[node] for node in kept),
             len(again),
@@ -450,6 +461,13 @@ def _has_grad(node: torch.fx.Node) -> bool:
     )
 
 
+def _gives_sparse(entry: OpMatch, call: RecordedCall) -> bool:
+    try:
+        return bind_match(entry, call.args, call.kwargs).arguments.get("sparse", False) is not False
+    except Unbound:
+        return True
+
+
 def _symbols_in(node: torch.fx.Node) -> set[Symbol]:
     """Those in the sizes of what a node gives."""
     metas = [each for each in leaves(node.meta.get(RESULT)) if isinstance(each, Meta)]
@@ -501,6 +519,8 @@ def _draws(node: torch.fx.Node, call: RecordedCall) -> bool:
     return not any(name in given and given[name] == never for name, never in _DRAW_NOTHING)
 
 
+#: They make tensors that gradients end at.
+_MAKE_LEAVES: Final = frozenset({"requires_grad_", "detach_", "parameter"})
 #: With these arguments nothing is drawn.
 _DRAW_NOTHING: Final = (("dropout_p", 0), ("dropout", 0), ("p", 0), ("train", False))
 #: They change what tensors are.

@@ -328,6 +328,9 @@ class _Functionalize:
             final.append(self._behind(behind, each, mapped) if isinstance(each, Node) else each)
         behind.output(tuple(final))
         self._finish(output, results)
+        for node in reversed(self._graph.nodes):
+            if not node.users and source_of(node) is not None and not _writes(node):
+                self._graph.erase_node(node)  # a view that is made behind the rest
         return behind
 
     def _outputs(self) -> tuple[Node, list[Any]]:

@@ -26,7 +26,7 @@ from anyshape.backends.native.build import (
     segment_source,
 )
 from anyshape.backends.native.python_host import python_host
-from anyshape.backends.native.training import Backward, trained
+from anyshape.backends.native.training import Backward, in_stages, trained
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
 from anyshape.errors import InternalError
@@ -36,10 +36,12 @@ from anyshape.events.stream import stream
 from anyshape.graph.autograd import is_recorded
 from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
+from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.schedule import Schedule, schedule
+from anyshape.graph.training_stages import stages
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
@@ -88,7 +90,7 @@ def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[
 
 def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Callable[..., Any]:
     if config.native_training and is_recorded(graph.graph.nodes):
-        return _built_with_gradients(graph, examples, now)
+        return _built_with_gradients(graph, now)
     progress.graph()
     plan, made = lowered(graph)
     segments = [part for part in made.parts if isinstance(part, Segment)]
@@ -113,10 +115,29 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
     return host.run
 
 
-def _built_with_gradients(
-    graph: torch.fx.GraphModule, examples: list[Any], now: bool
+def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
+    program = functionalized(graph)
+    parts = stages(program.graph)
+    if len(parts) == 1:
+        return _built_stage(graph, program, now)
+    built: list[Callable[..., Any]] = []
+    reports: list[Any] = []
+    for part in parts:
+        own = _LazyGraphModule(torch.nn.Module(), part.graph)
+        own.meta |= graph.meta
+        recorded = is_recorded(part.graph.nodes)
+        built.append(
+            _built_stage(own, functionalized(own), now) if recorded else _built(own, [], now)
+        )
+        reports.append(own.meta[REPORT])
+    graph.meta[REPORT] = StagedReport(reports)
+    return in_stages(program, parts, built)
+
+
+def _built_stage(
+    graph: torch.fx.GraphModule, program: FunctionalGraph, now: bool
 ) -> Callable[..., Any]:
-    graphs = training_graphs(graph)
+    graphs = training_graphs(graph, program)
     forward = _built(graphs.forward, [], now)
     report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
     graph.meta[REPORT] = report
@@ -126,7 +147,7 @@ def _built_with_gradients(
         try:
             with expr.fresh_scope():
                 is_whole = used == graphs.differentiable
-                own = graphs if is_whole else training_graphs(graph, used, graphs)
+                own = graphs if is_whole else training_graphs(graph, program, used, graphs)
                 made = Backward(own, _built(own.backward, [], now))
         except Exception as error:
             _failed_later(graph, error, [])
@@ -134,14 +155,11 @@ def _built_with_gradients(
         report.backward[used] = own.backward.meta[REPORT]
         return made
 
-    program = graphs.program
     eager = _LazyGraphModule(torch.nn.Module(), program.graph)
     if stream.listening(kinds.TrainingGraphs):
         texts = [graph_text(each) for each in (eager, graphs.forward, graphs.backward)]
         stream.emit(kinds.TrainingGraphs(*texts, compile_id=graph.meta.get(COMPILE_ID, "")))
-    behind = program.epilogue
-    epilogue = None if behind is None else torch.fx.GraphModule(torch.nn.Module(), behind).forward
-    return trained(graphs, forward, backward, run_graph_later(eager), epilogue)
+    return trained(graphs, forward, backward, run_graph_later(eager), run_graph_later(graph))
 
 
 def _kept(graphs: TrainingGraphs) -> str:
@@ -294,6 +312,20 @@ class TrainingReport:
         lines.append(f"backward: {self.kept}")
         lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
         return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedReport:
+    """Of a graph whose results are computed of each other."""
+
+    stages: Sequence[TrainingReport | NativeReport]
+
+    def lines(self) -> Sequence[str]:
+        return [
+            f"stage {number}: {line}"
+            for number, each in enumerate(self.stages)
+            for line in each.lines()
+        ]
 
 
 class Switched:

@@ -10,7 +10,9 @@ import torch
 import torch.fx
 
 from anyshape.graph.backward_graph import TrainingGraphs
+from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable
+from anyshape.graph.training_stages import Stage
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import RESULT, SYMBOL
 from anyshape.symbolic import Symbol
@@ -29,13 +31,13 @@ def trained(
     forward: Callable[..., Any],
     backward: Callable[[tuple[int, ...]], Backward | None],
     eager: Callable[..., Any],
-    epilogue: Callable[..., Any] | None,
+    as_it_is: Callable[..., Any],
 ) -> Callable[..., Any]:
     """A function of the program's inputs. `backward`: what to call where gradients come back for
-    these outputs; None if there is nothing. `eager`: the graph, operator by operator. `epilogue`:
-    makes the program's outputs of its inputs and of those of the graph."""
+    these outputs; None if there is nothing. `eager`: the graph without writes, operator by
+    operator, and the program `as_it_is`."""
     count, differentiable = graphs.outputs, set(graphs.differentiable)
-    places = _places(graphs)
+    places = _places(graphs.program, (*graphs.symbols, *graphs.more))
     taken = sum(node.op == "placeholder" for node in graphs.program.graph.nodes)
     made: dict[tuple[int, ...], Backward | None] = {}
 
@@ -95,22 +97,75 @@ def trained(
                     result[number] = _own(grad, memory)
             return tuple(result)
 
-    symbols = graphs.more
     apply: Any = Compiled.apply
-    if not symbols and epilogue is None:
-        return apply
+    more = [places[symbol] for symbol in graphs.more]
+    finish = _epilogue(graphs.program)
 
     def run(*inputs: Any) -> Any:
-        outputs = apply(*inputs, *(_value(inputs, places[symbol]) for symbol in symbols))
-        return outputs if epilogue is None else epilogue(*inputs, *outputs)
+        if None in made.values():
+            return as_it_is(*inputs)
+        if len(differentiable) > 1 and any(_has_hooks(inputs[n]) for n in graphs.wanted):
+            # Of what gradients do not reach after all, torch would call them, too.
+            return as_it_is(*inputs)
+        given = [*inputs, *(_value(inputs, place) for place in more)]
+        for number in graphs.unreached:
+            given[number] = given[number].detach()
+        return finish(inputs, apply(*given))
 
     return run
+
+
+def in_stages(
+    program: FunctionalGraph, parts: Sequence[Stage], functions: Sequence[Callable[..., Any]]
+) -> Callable[..., Any]:
+    """A function of the program's inputs that runs one part after the other."""
+    nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
+    places = _places(program, program.symbols)
+    more = [places[symbol] for symbol in program.symbols]
+    slots = {node: number for number, node in enumerate(nodes)}
+    for part in parts:
+        for node in part.outputs:
+            slots[node] = len(slots)
+    steps = [
+        (function, [slots[node] for node in part.inputs])
+        for function, part in zip(functions, parts, strict=True)
+    ]
+    (output,) = [node for node in program.graph.nodes if node.op == "output"]
+    results: Any = output.args[0]
+    wanted = [slots[each] if isinstance(each, torch.fx.Node) else each for each in results]
+    is_slot = [isinstance(each, torch.fx.Node) for each in results]
+    finish = _epilogue(program)
+
+    def run(*inputs: Any) -> Any:
+        values = [*inputs, *(_value(inputs, place) for place in more)]
+        for function, taken in steps:
+            values.extend(function(*(values[slot] for slot in taken)))
+        found = (values[each] if held else each for each, held in zip(wanted, is_slot, strict=True))
+        return finish(inputs, tuple(found))
+
+    return run
+
+
+def _epilogue(program: FunctionalGraph) -> Callable[[Sequence[Any], tuple[Any, ...]], Any]:
+    """Makes the program's outputs of its inputs and of those of the graph."""
+    if program.epilogue is None:
+        return lambda inputs, outputs: outputs
+    module = torch.fx.GraphModule(torch.nn.Module(), program.epilogue)
+    return lambda inputs, outputs: module.forward(*inputs, *outputs)
+
+
+def _has_hooks(value: Any) -> bool:
+    return bool(value._backward_hooks or value._post_accumulate_grad_hooks)
 
 
 def _apart(output: Any, in_kept: bool) -> Any:
     """A tensor that may be written to: what is a view here is none for the program."""
     if not isinstance(output, torch.Tensor) or not output._is_view():
         return output
+    if in_kept and 0 not in output.stride():
+        return torch.empty_strided(
+            output.size(), output.stride(), dtype=output.dtype, device=output.device
+        ).copy_(output)
     if in_kept:
         return output.clone(memory_format=torch.preserve_format)
     place = (output.storage_offset(), output.size(), output.stride())
@@ -178,10 +233,12 @@ def _again(
     return tuple(result)
 
 
-def _places(graphs: TrainingGraphs) -> dict[Symbol, tuple[int, int | None]]:
+def _places(
+    program: FunctionalGraph, needed: Sequence[Symbol]
+) -> dict[Symbol, tuple[int, int | None]]:
     """Where each symbol is to be read: a dimension of an input, or one that is a number."""
-    inputs = [node for node in graphs.forward.graph.nodes if node.op == "placeholder"]
-    inputs = inputs[: len(inputs) - len(graphs.more)]
+    inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
+    inputs = inputs[: len(inputs) - len(program.symbols)]
     known: dict[Symbol, tuple[int, int | None]] = {}
     for number, node in enumerate(inputs):
         symbol = node.meta.get(SYMBOL)
@@ -193,7 +250,6 @@ def _places(graphs: TrainingGraphs) -> dict[Symbol, tuple[int, int | None]]:
                 (symbol,) = size.symbols
                 if size == of_atom(symbol):
                     known.setdefault(symbol, (number, dim))
-    needed = (*graphs.symbols, *graphs.more)
     missing = [symbol.name for symbol in needed if symbol not in known]
     if missing:
         raise Unlowerable(f"a result requires grad, and no input has {missing[0]} as a size")

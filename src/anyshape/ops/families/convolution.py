@@ -399,7 +399,14 @@ for _name, _rank in (("conv1d", 1), ("conv2d", 2), ("conv3d", 3)):
 
 @lower("convolution_gradient")
 def lower_convolution_gradient(
-    c: Lowering, grad: Value, input: Value, weight: Value, steps: Any, groups: Any, of_weight: bool
+    c: Lowering,
+    grad: Value,
+    input: Value,
+    weight: Value,
+    steps: Any,
+    groups: Any,
+    of_weight: bool,
+    transposed: bool,
 ) -> Value:
     c.needs_library("convolution_backward")
     tensors = (grad, input, weight)
@@ -411,9 +418,9 @@ def lower_convolution_gradient(
     areas = [_area(c, value) for value in tensors]
     whole = Area(kept.buffer, c.result.shape, kept.strides)
     results = (None, whole, None) if of_weight else (whole, None, None)
-    none = (0,) * len(steps[0])
+    *steps, behind = steps
     wanted = (not of_weight, of_weight, False)
-    arguments = (*results, *areas, None, *steps, False, none, groups, wanted)
+    arguments = (*results, *areas, None, *steps, transposed, behind, groups, wanted)
     call = Extern("convolution_backward", arguments)
     c.extern(call, [area.buffer for area in areas], [kept.buffer])
     return made

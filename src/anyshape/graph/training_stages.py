@@ -1,0 +1,127 @@
+"""A graph with gradients cut where a program sees what is in its middle.
+
+    def f(x):
+        y = x * 2
+        return y, y.sin()
+
+Gradients of the second result go through the first: hooks on it, `retain_grad` and
+`torch.autograd.grad(z, y)` have to see them. So what is computed of a result is a stage of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import torch
+import torch.fx
+
+from anyshape.graph.alias_analysis import is_part, result_of, source_of
+from anyshape.ops.bind import works_in_place
+from anyshape.ops.effects import may_draw, written_by
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, UNRECORDED
+from anyshape.ops.table import lookup
+
+Node = torch.fx.Node
+
+
+class Stage(NamedTuple):
+    graph: torch.fx.Graph
+    #: what it takes, and what it gives: nodes of the whole graph
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+
+
+def stages(graph: torch.fx.Graph) -> list[Stage]:
+    """The graph in parts, to be run one after the other; a single one if it need not be cut."""
+    nodes = [node for node in graph.nodes if node.op != "output"]
+    (output,) = [node for node in graph.nodes if node.op == "output"]
+    results: Any = output.args[0]
+    given = [each for each in results if isinstance(each, Node)]
+    level = _levels(nodes, {each for each in given if each.op != "placeholder" and _has_grad(each)})
+    last = max((level[node] for node in nodes if node.op != "placeholder"), default=0)
+    return [_stage(nodes, level, number, given) for number in range(last + 1)]
+
+
+def _stage(nodes: Sequence[Node], level: dict[Node, int], number: int, given: list[Node]) -> Stage:
+    own = {node for node in nodes if node.op != "placeholder" and level[node] == number}
+    for node in reversed(nodes):
+        if node in own:
+            own |= {each for each in node.all_input_nodes if _is_number(each)}
+    modes = {node for node in nodes if node.target is torch._C._set_grad_enabled}
+    read = {each for node in own for each in node.all_input_nodes if each not in own}
+    graph = torch.fx.Graph()
+    mapped: dict[Node, Node] = {}
+    inputs = [node for node in nodes if node in read]
+    for node in inputs:
+        made = mapped[node] = graph.placeholder(node.name)
+        made.meta = {key: value for key, value in node.meta.items() if key != CALL}
+        if is_part(node):
+            made.meta[RESULT] = result_of(node)
+    for node in nodes:
+        if node in own or node in modes:
+            mapped[node] = graph.node_copy(node, mapped.__getitem__)
+    behind = {each for node in nodes if level[node] > number for each in node.all_input_nodes}
+    outputs = [
+        node
+        for node in nodes
+        if node in own and (node in given or (node in behind and not _is_number(node)))
+    ]
+    graph.output(tuple(mapped[node] for node in outputs))
+    return Stage(graph, tuple(inputs), tuple(outputs))
+
+
+def _levels(nodes: Sequence[Node], seen: set[Node]) -> dict[Node, int]:
+    """Behind how many results that the program sees a node is. What has effects is in order."""
+    level: dict[Node, int] = {}
+    written = {root for node in nodes for root in _written(node)}
+    latest: dict[Any, int] = {}
+    for node in nodes:
+        records = UNRECORDED not in node.meta
+        before = [level[each] + (records and each in seen) for each in node.all_input_nodes]
+        touched = [each for each in _touched(node) if each in written or each is _GENERATOR]
+        level[node] = max([0, *before, *(latest.get(each, 0) for each in touched)])
+        latest |= dict.fromkeys(touched, level[node])
+    return level
+
+
+#: Stands for all generators of random numbers.
+_GENERATOR: Final = object()
+
+
+def _touched(node: Node) -> list[Any]:
+    """What operators have to come to in the order of the program."""
+    call = node.meta.get(CALL)
+    if call is None:
+        return []
+    found: list[Any] = [_root(each) for each in node.all_input_nodes if result_of(each) is not None]
+    return [*found, _GENERATOR] if may_draw(call.function) else found
+
+
+def _written(node: Node) -> list[Node]:
+    call = node.meta.get(CALL)
+    entry = None if call is None else lookup(call.function)
+    if call is None or entry is None:
+        return []
+    found = list(written_by(entry, node.args, node.kwargs).values())
+    if works_in_place(call.function, call.args, call.kwargs):
+        found.append(node.args[0] if node.args else node.kwargs["input"])
+    return [_root(each) for each in found if isinstance(each, Node)]
+
+
+def _is_number(node: Node) -> bool:
+    """A number made of numbers, which takes nothing to make."""
+    if node.op == "placeholder" or CALL in node.meta or result_of(node) is not None:
+        return False
+    return all(SYMBOL in each.meta or _is_number(each) for each in node.all_input_nodes)
+
+
+def _root(node: Node) -> Node:
+    source = source_of(node)
+    return node if source is None else _root(source.node)
+
+
+def _has_grad(node: Node) -> bool:
+    found = result_of(node)
+    return isinstance(found, Meta) and found.requires_grad
