@@ -72,7 +72,9 @@ def _first_step(workload: Workload, system: str, threads: int) -> dict[str, floa
     work off."""
     torch.set_num_threads(threads)
     args = inputs_of(workload, workload.order[0])
-    # The first optimizer of a process imports parts of torch.compile, whatever the system.
+    # What a model imports, and what the first optimizer of a process does of torch.compile, is no
+    # system's doing.
+    workload.built()
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
     gc.collect()
     start = time.perf_counter()

@@ -99,12 +99,13 @@ def _means(title: str, figures: Figures) -> Iterator[Sequence[str]]:
     }
     for group, chosen in groups.items():
         if chosen:
-            means = (
-                geometric_mean(
-                    value
-                    for value in (figures.faster(*cell, OURS, other) for cell in chosen)
-                    if not math.isnan(value)
-                )
-                for other in _OTHERS
-            )
-            yield (f"{group} ({len(chosen)})", title, *map(ratio, means))
+            means = (_mean(figures, chosen, other) for other in _OTHERS)
+            yield (f"{group} ({len(chosen)})", title, *means)
+
+
+def _mean(figures: Figures, cells: Sequence[tuple[str, str]], other: str) -> str:
+    """With the number of cells in brackets where the other system has not been in all of them."""
+    faster = [figures.faster(*cell, OURS, other) for cell in cells]
+    known = [value for value in faster if not math.isnan(value)]
+    count = f" ({len(known)})" if 0 < len(known) < len(cells) else ""
+    return f"{ratio(geometric_mean(known))}{count}"
