@@ -34,15 +34,8 @@ from benchmarks.native.models import load
 from benchmarks.native.run import Plan, measured
 from benchmarks.native.steady import Effort
 from benchmarks.native.store import Record
-from benchmarks.native.systems import EAGER, OURS, TORCH_NONE, TORCH_TRUE
-from benchmarks.native.workload import Workload
+from benchmarks.native.systems import NAMED, OURS, TORCH_NONE, TORCH_TRUE
 
-_NAMES: Final = {
-    "anyshape": OURS,
-    "eager": EAGER,
-    "torch-dynamic": TORCH_TRUE,
-    "torch-default": TORCH_NONE,
-}
 #: Seconds for the rounds of one size.
 _BUDGET: Final = 0.6
 
@@ -50,7 +43,7 @@ _BUDGET: Final = 0.6
 def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     started = time.monotonic()
-    systems = [_NAMES[name] for name in options.systems.split(",")]
+    systems = [NAMED[name] for name in options.systems.split(",")]
     peers = tuple(system for system in (TORCH_TRUE, TORCH_NONE) if system in systems)
     plan = Plan(
         Effort(_BUDGET, options.rounds, torch.get_num_threads(), options.limit),
@@ -65,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
     for name, workload in workloads(options.device).items():
         if options.only and not any(part.lower() in name.lower() for part in options.only):
             continue
-        chosen = _at(workload, options.sizes.split(",") if options.sizes else None)
+        chosen = workload.at(options.sizes.split(",") if options.sizes else None)
         if chosen is None:
             continue
         seconds = options.seconds - (time.monotonic() - started)
@@ -92,7 +85,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
         "benchmarks.gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
-    parser.add_argument("--systems", default=",".join(_NAMES), metavar="A,B")
+    parser.add_argument("--systems", default=",".join(NAMED), metavar="A,B")
     parser.add_argument("--sizes", default="", metavar="A,B")
     parser.add_argument("--starts", type=int, default=1, metavar="N")
     parser.add_argument("--rounds", type=int, default=11, metavar="N")
@@ -102,18 +95,10 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     # To try it without a GPU.
     parser.add_argument("--device", default="cuda", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    unknown = set(options.systems.split(",")) - set(_NAMES)
+    unknown = set(options.systems.split(",")) - set(NAMED)
     if unknown:
-        parser.error(f"no such system: {', '.join(unknown)}; there are: {', '.join(_NAMES)}")
+        parser.error(f"no such system: {', '.join(unknown)}; there are: {', '.join(NAMED)}")
     return options
-
-
-def _at(workload: Workload, sizes: Sequence[str] | None) -> Workload | None:
-    """The workload at these sizes, if it has any of them."""
-    if sizes is None:
-        return workload
-    chosen = {size: dims for size, dims in workload.sizes.items() if size in sizes}
-    return replace(workload, sizes=chosen) if chosen else None
 
 
 def _keep(path: Path, found: Record, device: str) -> None:

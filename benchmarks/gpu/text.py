@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from benchmarks.native.figures import Figures, geometric_mean
 from benchmarks.native.steady import CLONE
 from benchmarks.native.systems import EAGER, OURS, TORCH_NONE, TORCH_TRUE
-from benchmarks.native.wording import duration, ratio
+from benchmarks.native.wording import aligned, duration, ratio
 
 _SYSTEMS = (EAGER, OURS, TORCH_TRUE, TORCH_NONE)
 _OTHERS = (EAGER, TORCH_TRUE, TORCH_NONE)
@@ -19,12 +19,12 @@ def lines(figures: Figures) -> Iterator[str]:
     """Tables of calls and of first calls, means, and what went wrong."""
     yield "time of a call; how many times faster anyshape is"
     heads = ("workload", "size", *_SYSTEMS, *(f"> {each}" for each in _OTHERS), "copy")
-    yield from _aligned([heads, *_calls(figures)])
+    yield from aligned([heads, *_calls(figures)])
     yield ""
     yield "first calls of processes, and graphs for all sizes"
-    yield from _aligned([("workload", *_STARTS, "graphs", "eager calls"), *_starts(figures)])
+    yield from aligned([("workload", *_STARTS, "graphs", "eager calls"), *_starts(figures)])
     yield ""
-    yield from _aligned([("geometric means", *_OTHERS), *_means(figures)])
+    yield from aligned([("geometric means", *_OTHERS), *_means(figures)])
     for where, problem in figures.problems().items():
         yield f"{where}: {problem}"
 
@@ -77,13 +77,3 @@ def _means(figures: Figures) -> Iterator[Sequence[str]]:
 def _mean(figures: Figures, cells: Iterable[tuple[str, str]], other: str) -> float:
     found = (figures.faster(name, size, OURS, other) for name, size in cells)
     return geometric_mean(value for value in found if not math.isnan(value))
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (
-            cell.rjust(width) if number > 1 else cell.ljust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join(cells).rstrip()

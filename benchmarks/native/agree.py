@@ -12,22 +12,30 @@ from tests.zoo.compare import tensors
 
 
 def disagreement(
-    found: Any, expected: Any, *, strides: bool, close: tuple[float, float] = CLOSE
+    found: Any,
+    expected: Any,
+    *,
+    strides: bool,
+    close: tuple[float, float] = CLOSE,
+    least: float = 0.0,
 ) -> str:
-    """The first difference, in words; empty if there is none."""
+    """The first difference, in words; empty if there is none. `least`: differences that say
+    nothing."""
     if type(found) is not type(expected):
         return f"a {type(found).__name__}, not a {type(expected).__name__}"
     ours, theirs = list(tensors(found)), list(tensors(expected))
     if len(ours) != len(theirs):
         return f"{len(ours)} tensors, not {len(theirs)}"
     for number, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
-        difference = _of_tensors(mine, other, strides, close)
+        difference = _of_tensors(mine, other, strides, close, least)
         if difference:
             return f"tensor {number}: {difference}"
     return ""
 
 
-def _of_tensors(found: Tensor, expected: Tensor, strides: bool, close: tuple[float, float]) -> str:
+def _of_tensors(
+    found: Tensor, expected: Tensor, strides: bool, close: tuple[float, float], least: float
+) -> str:
     for name in ("dtype", "shape", "device"):
         if getattr(found, name) != getattr(expected, name):
             return f"{name} is {getattr(found, name)}, not {getattr(expected, name)}"
@@ -38,7 +46,8 @@ def _of_tensors(found: Tensor, expected: Tensor, strides: bool, close: tuple[flo
     finite = expected[expected.isfinite()]
     largest = finite.abs().max().item() if finite.numel() else 0.0
     relative, of_largest = close
-    if torch.allclose(found, expected, relative, of_largest * largest, equal_nan=True):
+    far = max(of_largest * largest, least)
+    if torch.allclose(found, expected, relative, far, equal_nan=True):
         return ""
     worst = (found - expected).abs().nan_to_num().max().item()
     return f"values differ by up to {worst:.3g}, where the largest is {largest:.3g}"

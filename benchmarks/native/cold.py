@@ -30,13 +30,17 @@ def first_call(
     limit: float = 600,
 ) -> dict[str, float]:
     """Seconds of the first call and of the third, in a child of its own."""
-    environment = {
+    given = (workload, system, threads, layers)
+    return in_child(_first_call, *given, environment=environment(caches), limit=limit)
+
+
+def environment(caches: Path) -> dict[str, str]:
+    """Variables that send what a system keeps on disk into a folder."""
+    return {
         "ANYSHAPE_CACHE_DIR": str(caches / "anyshape"),
         "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
         "TRITON_CACHE_DIR": str(caches / "triton"),
     }
-    given = (workload, system, threads, layers)
-    return in_child(_first_call, *given, environment=environment, limit=limit)
 
 
 def _first_call(

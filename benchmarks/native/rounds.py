@@ -33,9 +33,13 @@ class Rounds:
     quiet: float
 
 
-def take_turns(calls: Mapping[str, Callable[[], Any]], *, budget: float, most: int) -> Rounds:
-    """Up to `most` quiet rounds within `budget` seconds, but never less than three."""
-    repeats = {name: _repeats(call) for name, call in calls.items()}
+def take_turns(
+    calls: Mapping[str, Callable[[], Any]], *, budget: float, most: int, processor: bool = False
+) -> Rounds:
+    """Up to `most` quiet rounds within `budget` seconds, but never less than three. `processor`:
+    count processor time, of one thread: then every round counts."""
+    clock = time.process_time if processor else time.perf_counter
+    repeats = {name: _repeats(call, clock) for name, call in calls.items()}
     quiet: list[dict[str, float]] = []
     disturbed: list[dict[str, float]] = []
     names = list(calls)
@@ -51,9 +55,9 @@ def take_turns(calls: Mapping[str, Callable[[], Any]], *, budget: float, most: i
             turn = done % len(names)
             order = names[turn:] + names[:turn]
             busy, since = _others(), time.perf_counter()
-            times = {name: _part(calls[name], repeats[name]) for name in order}
+            times = {name: _part(calls[name], repeats[name], clock) for name in order}
             wall = time.perf_counter() - since
-            calm = _others() - busy <= _MOST_OTHERS * wall + _TICKS
+            calm = processor or _others() - busy <= _MOST_OTHERS * wall + _TICKS
             (quiet if calm else disturbed).append(times)
     finally:
         gc.enable()
@@ -65,21 +69,21 @@ def take_turns(calls: Mapping[str, Callable[[], Any]], *, budget: float, most: i
     return Rounds(fastest, share)
 
 
-def _repeats(call: Callable[[], Any]) -> int:
+def _repeats(call: Callable[[], Any], clock: Callable[[], float]) -> int:
     call()
-    start = time.perf_counter()
+    start = clock()
     call()
-    return max(1, min(_MOST_CALLS, int(_PART / (time.perf_counter() - start))))
+    return max(1, min(_MOST_CALLS, int(_PART / max(clock() - start, 1e-9))))
 
 
-def _part(call: Callable[[], Any], repeats: int) -> float:
+def _part(call: Callable[[], Any], repeats: int, clock: Callable[[], float]) -> float:
     # The first call finds memory as another system left it: glibc gives the end of the heap back
     # when a large block there is freed, and whoever allocates next waits for fresh pages.
     call()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         call()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
 def _others() -> float:

@@ -67,7 +67,7 @@ def _compiled(
         if name == STATIC:
             continue
         call = SYSTEMS[name].compile(function)
-        with _at_most(limit):
+        with at_most(limit):
             problem = _problem(workload, name, call, function, [*inputs.items()] * 2)
         if problem:
             made.problems[name] = problem
@@ -77,7 +77,7 @@ def _compiled(
 
 
 @contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
+def at_most(seconds: float) -> Iterator[None]:
     """Raise a TimeoutError in what takes longer; 0 for no limit."""
 
     def stop(*_: Any) -> None:

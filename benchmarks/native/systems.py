@@ -42,3 +42,11 @@ SYSTEMS: Final[dict[str, System]] = {
     TORCH_NONE: System("torch.compile dynamic=None", lambda function: torch.compile(function)),
 }
 PEERS: Final = (TORCH_TRUE, TORCH_NONE)
+
+#: Systems as options name them.
+NAMED: Final = {
+    "anyshape": OURS,
+    "eager": EAGER,
+    "torch-dynamic": TORCH_TRUE,
+    "torch-default": TORCH_NONE,
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 
 def duration(seconds: float) -> str:
@@ -16,3 +17,14 @@ def duration(seconds: float) -> str:
 
 def ratio(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.2f}"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Rows as lines; the first two columns are words."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (
+            cell.rjust(width) if number > 1 else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        yield "  ".join(cells).rstrip()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 import torch
@@ -24,7 +24,7 @@ Dims = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Workload:
-    """What is measured; all of it runs without gradients."""
+    """What is measured: without gradients, unless it is trained (`benchmarks.training`)."""
 
     name: str
     #: the function, or the module in evaluation mode
@@ -50,6 +50,13 @@ class Workload:
     def order(self) -> tuple[str, ...]:
         own = [size for size in self.sizes if size not in SIZES]
         return (*(size for size in SIZES if size in self.sizes), *own)
+
+    def at(self, chosen: Sequence[str] | None) -> Workload | None:
+        """The workload at these sizes, if it has any of them; None for all of its own."""
+        if chosen is None:
+            return self
+        found = {size: dims for size, dims in self.sizes.items() if size in chosen}
+        return replace(self, sizes=found) if found else None
 
     def built(self) -> Callable[..., Any]:
         torch.manual_seed(0)
