@@ -18,6 +18,7 @@ from anyshape.graph.aliasing import Storage, TensorView, handles_in, values_in
 from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
+from anyshape.graph.local_order import in_local_order
 from anyshape.graph.plan import (
     Plan,
     Unlowerable,
@@ -58,16 +59,15 @@ class Lowering(Settling):
         self.values.hints = self.facts.hints
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
+        if self._sharing.is_written:
+            nodes = in_local_order(nodes, self._sharing, may_write)
         self.pixels = ChannelsLast(nodes, self.facts.hints)
-        skipping: Skipping | None = None
-        if not self._sharing.is_written:
-            matters = self._sharing.matters
-            skipping = Skipping(self, nodes, self._env, self._uses, matters, whole=whole)
+        matters = self._sharing.matters
+        skipping = Skipping(self, nodes, self._env, self._uses, matters, whole=whole)
         position = -1
         while position + 1 < len(nodes):
             position += 1
-            if skipping is not None:
-                position = skipping.go_on(position)
+            position = skipping.go_on(position)
             node = self._node = nodes[position]
             if node.op == "placeholder":
                 inputs.append(self._placeholder(node))
@@ -91,7 +91,7 @@ class Lowering(Settling):
             self.bumps,
             self.native,
             self.called,
-            None if skipping is None else skipping.elided_repeats,
+            skipping.elided_repeats,
             self.device,
         )
 
@@ -104,7 +104,7 @@ class Lowering(Settling):
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
         else:
-            self._env[node] = self._given(name, self._settled(node.meta[RESULT]))
+            self._env[node] = self._given(name, self.settled(node.meta[RESULT]))
         return name
 
     def _lower(self, node: torch.fx.Node) -> None:
@@ -114,7 +114,7 @@ class Lowering(Settling):
             return
         entry = lookup(call.function)
         args = self._arguments(node.args, call.args)
-        result = self.result = self._settled(node.meta.get(RESULT))
+        result = self.result = self.settled(node.meta.get(RESULT))
         if result is None and RESULT in node.meta:
             self._env[node] = self._call_out(node, entry, "a tensor that only Python handles")
             return
