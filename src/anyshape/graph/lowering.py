@@ -52,7 +52,7 @@ class Lowering(Settling):
         """`whole`: equal parts are not left out."""
         inputs: list[str | Symbol] = []
         outputs: list[object] = []
-        nodes = list(graph.nodes)
+        nodes: list[torch.fx.Node] = list(graph.nodes)
         refuse_recorded(nodes)
         self.device = _device_of(nodes)
         self.values.rows_only = self.on_gpu
@@ -72,7 +72,8 @@ class Lowering(Settling):
             if node.op == "placeholder":
                 inputs.append(self._placeholder(node))
             elif node.op == "output":
-                outputs = [self._output(each) for each in node.args[0]]
+                given: Any = node.args[0]
+                outputs = [self._output(each) for each in given]
             else:
                 self._see_modes(node)
                 self._lower(node)
@@ -299,8 +300,15 @@ class Lowering(Settling):
             twice = len(node.users) > 1 and (
                 value.cost > MOST_TWICE or bool(value.axes) or self._reads_many(value)
             )
-            if twice or value.cost > MOST_AT_ALL:
+            for_all = not value.sizes and value.cost > MOST_TWICE and self._is_for_all(node)
+            if twice or for_all or value.cost > MOST_AT_ALL:
                 self.materialize(value, handle.root.meta)
+
+    def _is_for_all(self, node: torch.fx.Node) -> bool:
+        """Whether a single number is read for each element of some tensor. On a GPU, to compute it
+        as often is cheaper than another kernel."""
+        results = (user.meta.get(RESULT) for user in node.users)
+        return not self.on_gpu and any(isinstance(each, Meta) and each.rank for each in results)
 
     def materialize_if_expensive(self, value: Value, times: int) -> None:
         """Store what a row reads so many times, unless it is nothing to compute it as often."""

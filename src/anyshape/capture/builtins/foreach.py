@@ -96,15 +96,15 @@ def _rows(hooks: Hooks, args: Sequence[object]) -> list[list[object]] | None:
     return rows
 
 
+_OTHERS: Final[Models] = {
+    getattr(torch, name): model
+    for name, model in (("_foreach_pow", _pow), ("_foreach_norm", _norm))
+    if hasattr(torch, name)
+}
 MODELS: Final[Models] = {
     getattr(torch, f"_foreach_{name}{end}"): _foreach(name + end, name in _SCALED)
     for name in (*_BINARY, *_UNARY, *_SCALED)
     for end in ("", "_")
     if hasattr(torch, f"_foreach_{name}{end}")
     and hasattr(torch.Tensor, _METHODS.get(name, name) + end)
-}
-MODELS |= {
-    getattr(torch, name): model
-    for name, model in (("_foreach_pow", _pow), ("_foreach_norm", _norm))
-    if hasattr(torch, name)
-}
+} | _OTHERS

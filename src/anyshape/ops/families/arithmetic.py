@@ -343,14 +343,13 @@ def _factor(c: Lowering, factor: Any, dtype: Dtype) -> Operand:
     torch reads the number of."""
     if isinstance(factor, int | float):
         return factor
-    is_read = isinstance(factor, Value) and not factor.sizes
-    if not is_read and not isinstance(factor, NumberRef | Expr):
-        raise NotLowered("a factor of another kind")
     if dtype not in ("f32", "f64"):
         raise NotLowered("a factor that is computed, of no floats or of two bytes")
-    if is_read and factor.dtype not in ("f32", dtype):
+    if isinstance(factor, NumberRef | Expr):
+        must_fit(c, factor, dtype)
+        return factor
+    if not isinstance(factor, Value) or factor.sizes or factor.dtype not in ("f32", dtype):
         raise NotLowered("a factor that the dtype may not have")
-    must_fit(c, factor, dtype)
     return factor
 
 
