@@ -32,11 +32,12 @@ FAST = (
     Row("AdamW", {"foreach": False}),
     Row("RMSprop", {"foreach": True, "momentum": 0.5, "centered": True}),
     Row("Adadelta", {"foreach": False, "lr": 0.5}),
+    Row("Adamax", {"foreach": True}),
 )
 #: Steps until the rate is a dynamic number; from then on nothing is compiled.
-SETTLED = 8
+SETTLED = 10
 #: Most graphs of a step; those that branch on numbers of each parameter have some for each.
-MOST = 4
+MOST = 6
 MANY = {"RAdam": 24, "ASGD": 24, "Adafactor": 80}
 #: It asks for numbers of each parameter: its function is split further, step after step.
 UNSETTLED = frozenset({"Adafactor"})
@@ -69,6 +70,49 @@ def test_as_eager_with_a_changing_rate(row: Row):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_every_optimizer(row: Row):
     check_settles(row)
+
+
+def test_sparse_gradients():
+    def run(compile: Compile) -> list[Any]:
+        params = parameters(((6, 3), (4, 3)))
+        optimizer = torch.optim.SparseAdam(params, lr=0.1)
+        step = compile(optimizer.step)
+        told: list[Any] = []
+        for index in gradients(params, 8):
+            optimizer.param_groups[0]["lr"] = 0.1 / (1 + index)
+            for param in params:
+                grad = param.grad
+                assert grad is not None
+                rows = torch.tensor([index % 3, 3])
+                param.grad = torch.sparse_coo_tensor(
+                    rows[None], grad[:2], param.shape, check_invariants=True
+                )
+            step()
+            told.append(([copied(each) for each in params], state(optimizer)))
+        return told
+
+    assert difference(run(identity), run(anyshape.compile)) is None
+
+
+def test_a_closure_that_is_called_several_times():
+    def run(compile: Compile) -> list[Any]:
+        params = parameters(((4, 3), (3,)))
+        optimizer = torch.optim.LBFGS(params, lr=0.5, max_iter=3)
+
+        def closure() -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = sum(((each - 1) ** 2).sum() for each in params)
+            assert isinstance(loss, torch.Tensor)
+            loss.backward()
+            return loss
+
+        step = compile(optimizer.step)
+        told: list[Any] = []
+        for _ in range(5):
+            told.append((copied(step(closure)), [copied(each) for each in params]))
+        return told
+
+    assert difference(run(identity), run(anyshape.compile)) is None
 
 
 @pytest.mark.parametrize("foreach", [True, False])

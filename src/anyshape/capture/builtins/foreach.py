@@ -42,8 +42,9 @@ def _foreach(name: str, scaled: bool) -> Callable[..., object]:
             if not scaled or len(own) < 4:
                 made.append(hooks.call(method, *own, **kwargs))
                 continue
-            if isinstance(own[3], torch.Tensor):
-                own[3] = hooks.item(own[3], index)  # torch reads the number of it
+            # Torch reads the numbers of tensors: of one for all, or of one each.
+            if isinstance(args[3], torch.Tensor):
+                own[3] = hooks.item(own[3], index)
             made.append(hooks.call(method, *own[:3], value=own[3], **kwargs))
         return made if name.endswith("_") else tuple(made)
 
