@@ -31,7 +31,9 @@ def arguments(name: str, n: int) -> list[tuple[tuple[Any, ...], dict[str, Any]]]
         return [((other, third), {}), *(((other, third, each), {}) for each in factors)]
     if base == "lerp":
         return [((other, 0.25), {}), ((other, third), {})]
-    if base in ("add", "sub", "mul", "div"):
+    if base == "norm":
+        return [((), {}), ((1,), {}), ((float("inf"),), {"dtype": torch.float64})]
+    if base in ("add", "sub", "mul", "div", "pow", "maximum", "minimum", "clamp_min", "clamp_max"):
         forms = [((other,), {}), ((2,), {}), ((0.5,), {}), (([0.5, 2.0, 3.0],), {})]
         return [*forms, ((other,), {"alpha": 0.5})] if base in ("add", "sub") else forms
     return [((other,), {})] if base == "copy" else [((), {})]

@@ -11,6 +11,7 @@ from typing import Any, Final, Self
 import torch
 import torch.fx
 
+from anyshape.backends.native.build import tensor_match_function
 from anyshape.capture.abort import AbortReason
 from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.run import Arguments
@@ -32,11 +33,12 @@ from anyshape.explain.explanation import Explanation, since_when
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory, tensor_memory
+from anyshape.guards.fast_path.tensor_match import match_sees_all
 from anyshape.guards.guard import Kind
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
-from anyshape.runtime.loader.errors import as_torch_raises
+from anyshape.runtime.loader.errors import NativeUnavailable, as_torch_raises
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.trace_tree import SideExit
 from anyshape.shapes import Contract
@@ -404,4 +406,15 @@ def _tensor_memory() -> TensorMemory | None:
     """How to see at a glance that a tensor is as it was; found out once per process."""
     # It tries what changes to a tensor look like, which needs torch in its usual state.
     with torch.inference_mode(False), torch.enable_grad():
-        return tensor_memory(torch.zeros, torch.nn.Parameter)
+        return tensor_memory(torch.zeros, torch.nn.Parameter, _find_alike)
+
+
+def _find_alike(memory: TensorMemory) -> Callable[..., bool] | None:
+    """How to see that many tensors are like others, in one call of native code."""
+    try:
+        alike = tensor_match_function()
+    except NativeUnavailable:
+        return None
+    with torch.inference_mode(False), torch.enable_grad():
+        works = alike is not None and match_sees_all(memory, alike, torch.zeros, torch.nn.Parameter)
+    return alike if works else None

@@ -428,9 +428,16 @@ def _called_if_worth_it(unit: Unit) -> Callable[..., Any]:
     """The same of torch's own code, most of which sets modes and calls hooks: a graph of an
     operation or two costs more than it saves."""
     serve, plain = unit.serve, unit.target.call
+    is_plain = False
 
     def region_call(*args: Any) -> Any:
-        return serve(args, {}) if unit.is_worth_it else plain(*args)
+        nonlocal is_plain
+        if is_plain:
+            return plain(*args)
+        if unit.is_worth_it:
+            return serve(args, {})
+        is_plain = unit.has_given_up  # for good: a loop may come here once for each parameter
+        return plain(*args)
 
     return region_call
 

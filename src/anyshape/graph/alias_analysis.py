@@ -40,7 +40,7 @@ class Sharing:
             known |= region_of(node.target) is not None
             if CALL in node.meta and not known:
                 self._written |= set(map(self.first, node.all_input_nodes))
-            if _is_in_place(node):
+            if is_in_place(node):
                 self._written |= set(map(self.first, node.all_input_nodes[:1]))
             self._first[node] = self.first(node.all_input_nodes[0]) if _leads_back(node) else node
 
@@ -66,7 +66,8 @@ def match_of(node: torch.fx.Node) -> OpMatch | None:
     return None if call is None else lookup(call.function)
 
 
-def _is_in_place(node: torch.fx.Node) -> bool:
+def is_in_place(node: torch.fx.Node) -> bool:
+    """Whether it writes to its first argument."""
     entry = match_of(node)
     if entry is None:
         return False
@@ -80,7 +81,7 @@ def _leads_back(node: torch.fx.Node) -> bool:
     entry = match_of(node)
     if entry is None:
         return node.target is operator.getitem or CALL in node.meta
-    if _is_in_place(node) or entry.op.lowering in (OpKind.VIEW, OpKind.NOTHING):
+    if is_in_place(node) or entry.op.lowering in (OpKind.VIEW, OpKind.NOTHING):
         return True
     return entry.op.name in _MAY_BE_ITSELF or entry.op.name == "getitem"
 

@@ -39,7 +39,7 @@ def expand_repeats(
     names = _Names(plan.held, elided_repeats)
     first, second, third = (_first_from(made_of, start + period * number) for number in range(3))
     _check_joined(made_of, (first, second, third), start, period)
-    _check_read(plan.steps, elided_repeats)
+    _check_read(plan, elided_repeats)
     if not names.known.isdisjoint(after):
         raise NotRepeated("a buffer of a part is used after all of them")
     result = [_renamed(step, names, 0) for step in native[:second]]
@@ -100,16 +100,17 @@ def _check_joined(
         raise NotRepeated("joined in another way")
 
 
-def _check_read(steps: Sequence[Step], elided_repeats: ElidedRepeats) -> None:
-    """Whether each step of the part makes something for the part or the next one: then no step of
-    any part is in vain."""
+def _check_read(plan: Plan, elided_repeats: ElidedRepeats) -> None:
+    """Whether each step of the part makes something for the part or the next one, or changes what
+    the caller has: then no step of any part is in vain."""
     read: set[str] = set()
     begin, middle = elided_repeats.steps
     for number in reversed(range(begin, elided_repeats.end)):
-        step = steps[number]
+        step = plan.steps[number]
         if not isinstance(step, Compute | Native):
             raise NotRepeated("Python is called")
-        if number < middle and step.writes.isdisjoint(read):
+        lasts = any(plan.held[name].given for name in step.writes)
+        if number < middle and not lasts and step.writes.isdisjoint(read):
             raise NotRepeated("a step is there for what follows")
         read |= step.reads
 

@@ -38,6 +38,7 @@ from anyshape.ops.op import OpKind as Kind
 from anyshape.ops.runtime_checks import check_dense
 from anyshape.ops.table import OpMatch
 from anyshape.symbolic import (
+    Expr,
     Size,
     maximum,
     minimum,
@@ -57,6 +58,20 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
 
 #: What has no meta and reads its tensors only.
 _READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", check_dense})
+
+
+def _same_number(function: Any, args: Any) -> tuple[object, ...] | None:
+    """Equal for calls that give the same number; None if that is not known. An optimizer computes
+    a factor of its rate anew for each parameter."""
+    if getattr(function, "__module__", None) not in ("_operator", "math"):
+        return None
+    if not all(isinstance(each, NumberRef | Expr | int | float) for each in args):
+        return None
+    # 1, 1.0 and True are equal, and so are 0.0 and -0.0.
+    return (
+        function,
+        *((type(each), repr(each)) if isinstance(each, int | float) else each for each in args),
+    )
 
 
 class Calling(Mutation):
@@ -102,6 +117,10 @@ class Calling(Mutation):
         symbol = node.meta.get(SYMBOL)
         if symbol is None and node.target in _OF_SIZES and all(map(is_size, args)):
             return _OF_SIZES[node.target](*args)
+        is_number = NUMBER in node.meta
+        known = _same_number(node.target, args) if is_number and symbol is None else None
+        if known is not None and known in self._numbers:
+            return self._numbers[known]
         name = self._name("c")
         numeric = not has_tensors(args)
         if not numeric and node.target not in _READS:
@@ -109,9 +128,12 @@ class Calling(Mutation):
         refs = self._references(args)
         kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
         self.steps.append(
-            PythonCall(node.op, node.target, refs, kwargs, name, (), symbol, NUMBER in node.meta)
+            PythonCall(node.op, node.target, refs, kwargs, name, (), symbol, is_number)
         )
-        return NumberRef(name) if symbol is None else of_atom(symbol)
+        made = NumberRef(name) if symbol is None else of_atom(symbol)
+        if known is not None and isinstance(made, NumberRef):
+            self._numbers[known] = made
+        return made
 
     def _call_out(self, node: torch.fx.Node, entry: OpMatch | None, why: str) -> object:
         """Let torch do it. What it may change is computed first by those who read it."""

@@ -31,12 +31,19 @@ class Run(NamedTuple):
     length: int
     parts: int
 
+    @property
+    def size(self) -> int:
+        return self.length * self.parts
+
 
 def repeated_run(
-    nodes: Sequence[torch.fx.Node], matters: Callable[[torch.fx.Node], bool]
+    nodes: Sequence[torch.fx.Node],
+    matters: Callable[[torch.fx.Node], bool],
+    settled: Callable[[object], object] = lambda meta: meta,
 ) -> Run | None:
-    """The longest run of equal parts around the middle of the graph. `matters`: what else lowering
-    asks of a node."""
+    """The longest run of equal parts around the middle of the graph, or of one of its halves if
+    that is not most of it. `matters`: what else lowering
+    asks of a node. `settled`: what it knows of a meta."""
     first = next((n for n, node in enumerate(nodes) if node.op != "placeholder"), len(nodes))
     if len(nodes) - first < 2 * LEAST:
         return None
@@ -45,16 +52,26 @@ def repeated_run(
         kinds = [numbers.setdefault((node.op, node.target), len(numbers)) for node in nodes]
     except TypeError:  # a target that is no key
         return None
-    middle = (first + len(nodes)) // 2
-    alike = _Alike(nodes, matters)
-    tried = 0
-    for length in range(1, (len(nodes) - first) // LEAST + 1):
-        if kinds[middle] != kinds[middle + length]:
+    alike = _Alike(nodes, matters, settled)
+    best: Run | None = None
+    for quarter in (2, 3, 1):
+        found = _around(first + quarter * (len(nodes) - first) // 4, first, kinds, alike)
+        if found is not None and (best is None or found.size > best.size):
+            best = found
+        if best is not None and 2 * best.size >= len(nodes) - first:
+            break
+    return best
+
+
+def _around(middle: int, first: int, kinds: Sequence[int], alike: _Alike) -> Run | None:
+    tried, count = 0, len(kinds)
+    for length in range(1, (count - first) // LEAST + 1):
+        if middle + length >= count or kinds[middle] != kinds[middle + length]:
             continue
         low, high = middle, middle
         while low > first and kinds[low - 1] == kinds[low - 1 + length]:
             low -= 1
-        while high + length < len(nodes) and kinds[high] == kinds[high + length]:
+        while high + length < count and kinds[high] == kinds[high + length]:
             high += 1
         if high - low < (LEAST - 1) * length:
             continue
@@ -87,10 +104,14 @@ class _Alike:
     """Whether two nodes of a graph are lowered in the same way."""
 
     def __init__(
-        self, nodes: Sequence[torch.fx.Node], matters: Callable[[torch.fx.Node], bool]
+        self,
+        nodes: Sequence[torch.fx.Node],
+        matters: Callable[[torch.fx.Node], bool],
+        settled: Callable[[object], object],
     ) -> None:
         self._nodes = nodes
         self._matters = matters
+        self._settled = settled
         self._number = {node: number for number, node in enumerate(nodes)}
         self._flat: dict[torch.fx.Node, Flat] = {}
 
@@ -116,7 +137,8 @@ class _Alike:
             meta = node.meta
             call = meta.get(CALL)
             found.add((node.op, node.target, len(node.users), node.args, node.kwargs))
-            found.add((SYMBOL in meta, NUMBER in meta, RESULT in meta, meta.get(RESULT)))
+            result = self._settled(meta.get(RESULT))
+            found.add((SYMBOL in meta, NUMBER in meta, RESULT in meta, result))
             if SYMBOL in meta:
                 found.add(object())  # like no other
             if call is not None:
@@ -133,8 +155,8 @@ class _Alike:
         if SYMBOL in x.meta or SYMBOL in y.meta or RESULT not in x.meta or RESULT not in y.meta:
             return False
         one, other = Flat(), Flat()
-        one.add(x.meta[RESULT])
-        other.add(y.meta[RESULT])
+        one.add(self._settled(x.meta[RESULT]))
+        other.add(self._settled(y.meta[RESULT]))
         return one.kinds == other.kinds and one.leaves == other.leaves
 
     def first_cut(self, start: int, length: int) -> int:

@@ -18,6 +18,7 @@ from anyshape.graph.aliasing import Storage, TensorView, handles_in, values_in
 from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
+from anyshape.graph.local_order import in_local_order
 from anyshape.graph.plan import (
     Plan,
     Unlowerable,
@@ -51,28 +52,28 @@ class Lowering(Settling):
         """`whole`: equal parts are not left out."""
         inputs: list[str | Symbol] = []
         outputs: list[object] = []
-        nodes = list(graph.nodes)
+        nodes: list[torch.fx.Node] = list(graph.nodes)
         refuse_recorded(nodes)
         self.device = _device_of(nodes)
         self.values.rows_only = self.on_gpu
         self.values.hints = self.facts.hints
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
+        if self._sharing.is_written:
+            nodes = in_local_order(nodes, self._sharing, may_write)
         self.pixels = ChannelsLast(nodes, self.facts.hints)
-        skipping: Skipping | None = None
-        if not self._sharing.is_written:
-            matters = self._sharing.matters
-            skipping = Skipping(self, nodes, self._env, self._uses, matters, whole=whole)
+        matters = self._sharing.matters
+        skipping = Skipping(self, nodes, self._env, self._uses, matters, whole=whole)
         position = -1
         while position + 1 < len(nodes):
             position += 1
-            if skipping is not None:
-                position = skipping.go_on(position)
+            position = skipping.go_on(position)
             node = self._node = nodes[position]
             if node.op == "placeholder":
                 inputs.append(self._placeholder(node))
             elif node.op == "output":
-                outputs = [self._output(each) for each in node.args[0]]
+                given: Any = node.args[0]
+                outputs = [self._output(each) for each in given]
             else:
                 self._see_modes(node)
                 self._lower(node)
@@ -91,7 +92,7 @@ class Lowering(Settling):
             self.bumps,
             self.native,
             self.called,
-            None if skipping is None else skipping.elided_repeats,
+            skipping.elided_repeats,
             self.device,
         )
 
@@ -104,7 +105,7 @@ class Lowering(Settling):
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
         else:
-            self._env[node] = self._given(name, self._settled(node.meta[RESULT]))
+            self._env[node] = self._given(name, self.settled(node.meta[RESULT]))
         return name
 
     def _lower(self, node: torch.fx.Node) -> None:
@@ -114,7 +115,7 @@ class Lowering(Settling):
             return
         entry = lookup(call.function)
         args = self._arguments(node.args, call.args)
-        result = self.result = self._settled(node.meta.get(RESULT))
+        result = self.result = self.settled(node.meta.get(RESULT))
         if result is None and RESULT in node.meta:
             self._env[node] = self._call_out(node, entry, "a tensor that only Python handles")
             return
@@ -299,8 +300,15 @@ class Lowering(Settling):
             twice = len(node.users) > 1 and (
                 value.cost > MOST_TWICE or bool(value.axes) or self._reads_many(value)
             )
-            if twice or value.cost > MOST_AT_ALL:
+            for_all = not value.sizes and value.cost > MOST_TWICE and self._is_for_all(node)
+            if twice or for_all or value.cost > MOST_AT_ALL:
                 self.materialize(value, handle.root.meta)
+
+    def _is_for_all(self, node: torch.fx.Node) -> bool:
+        """Whether a single number is read for each element of some tensor. On a GPU, to compute it
+        as often is cheaper than another kernel."""
+        results = (user.meta.get(RESULT) for user in node.users)
+        return not self.on_gpu and any(isinstance(each, Meta) and each.rank for each in results)
 
     def materialize_if_expensive(self, value: Value, times: int) -> None:
         """Store what a row reads so many times, unless it is nothing to compute it as often."""

@@ -28,12 +28,7 @@ class LiveState:
         self.buffers: dict[str, int] = {}
         flat = Flat()
         flat.add(lowering.facts)
-        flat.add(
-            [
-                len(each)
-                for each in (lowering.assumed, lowering.changed, lowering.required, lowering.once)
-            ]
-        )
+        flat.add([len(each) for each in (lowering.assumed, lowering.required, lowering.once)])
         flat.add([(key, self._of(held)) for key, held in live])
         self.form = flat.kinds, flat.leaves
 
@@ -48,7 +43,9 @@ class LiveState:
         number = self._roots.setdefault(root, len(self._roots))
         if root.entangled:
             return object()  # it may share memory: like no other
-        return number, root.meta, self._value(root.value), root.outside, root.by_strides
+        written = root.native_writes, root.called_writes, root.written_apart
+        value = self._value(root.value)
+        return number, root.meta, value, root.outside, root.by_strides, written
 
     def _value(self, value: Value) -> object:
         memory = value.memory

@@ -21,7 +21,7 @@ from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Kernel, Scan, Store
 from anyshape.loops.program import Extern
 from anyshape.loops.stages import MustBeStored, kernel_of
-from anyshape.ops.lowering.values import Memory, NotLowered, Value, Values
+from anyshape.ops.lowering.values import Memory, NotLowered, NumberRef, Value, Values
 from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import (
@@ -65,6 +65,8 @@ class Materialize:
         #: values that are stored part by part: those, and the dimension they follow each other in
         self._parts: WeakKeyDictionary[Value, tuple[Sequence[Value], int]] = WeakKeyDictionary()
         self.required: set[tuple[Value, object]] = set()
+        #: that calls give, by what is called
+        self._numbers: dict[tuple[object, ...], NumberRef] = {}
         #: what several nodes need
         self.once: dict[object, Value] = {}
         self._sharing: Sharing | None = None
@@ -280,11 +282,11 @@ class Materialize:
         """Some index of a value, to see what it is made of."""
         return self._loops(value, None)[1]
 
-    def _settled(self, meta: object) -> Any:
+    def settled(self, meta: object) -> Any:
         """A meta with numbers for the sizes that turned out to be fixed: a size of 1 that was
         broadcast is 1."""
         if isinstance(meta, tuple):
-            return tuple(map(self._settled, meta))
+            return tuple(map(self.settled, meta))
         if not isinstance(meta, Meta):
             return meta
         shape = tuple(map(self._settled_size, meta.shape))

@@ -166,7 +166,9 @@ class Mutation(Materialize):
     def _before_write(self, root: Storage, but: Value | None = None) -> None:
         """Whoever still reads the tensor as it was does so now."""
         memory = self.materialize_storage(root)
-        for other in {id(h.root): h.root for h in handles_in(list(self._env.values()))}.values():
+        # Most of what lives is in memory, the inputs of the graph above all: no walk through it.
+        pending = [each for each in self._env.values() if not _is_in_memory(each)]
+        for other in {id(h.root): h.root for h in handles_in(pending)}.values():
             value = other.value
             if value is not but and value.memory is None and memory.buffer in value.buffers():
                 self.materialize_storage(other)
@@ -199,6 +201,10 @@ class Mutation(Materialize):
         """What a tensor is now, in memory."""
         self.materialize_storage(handle.root)
         return handle.value(self.values)
+
+
+def _is_in_memory(found: object) -> bool:
+    return type(found) is TensorView and found.root.value.memory is not None
 
 
 def _side_by_side(kernel: Kernel, index: Index, there: Index) -> Kernel:

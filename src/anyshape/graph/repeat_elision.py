@@ -20,11 +20,14 @@ from anyshape.graph.aliasing import handles_in
 from anyshape.graph.find_repeats import Run, repeated_run
 from anyshape.graph.lowering_fingerprint import LiveState
 from anyshape.graph.materialize import Materialize
-from anyshape.graph.plan import ElidedRepeats, PythonCall
+from anyshape.graph.plan import FAR, ElidedRepeats, PythonCall
 
 #: Whether kernels are joined depends on some steps before: parts that are shorter are taken
 #: together.
-_LEAST_STEPS: Final = 8
+_LEAST_STEPS: Final = 2 * FAR
+
+#: So many have to stand before: that kernels are joined as in the part before is seen on them.
+_LEAST_BEFORE: Final = 3 * FAR
 
 #: So many are lowered behind those that are left out: what follows the run may reach into the last.
 _BEHIND: Final = 2
@@ -57,7 +60,7 @@ class Skipping:
         self._nodes = nodes
         self._env = env
         self._uses = uses
-        self._run: Run | None = repeated_run(nodes, matters)
+        self._run: Run | None = repeated_run(nodes, matters, lowering.settled)
         self._number: dict[torch.fx.Node, int] = {}
         if self._run is not None:
             self._number = {node: number for number, node in enumerate(nodes)}
@@ -85,6 +88,8 @@ class Skipping:
         # are the same.
         forms = [mark.state.form for mark in self._marks[-3:]]
         if self._is_settled or len(forms) < 3 or not forms[0] == forms[1] == forms[2]:
+            return position
+        if self._marks[-2].steps < _LEAST_BEFORE:
             return position
         return self._skip(run, position)
 
@@ -123,8 +128,12 @@ class Skipping:
         lowering, length = self._lowering, run.length
         first, last = self._marks[-2:]
         count = run.parts - (position - run.start) // length - _BEHIND
-        steps = lowering.steps[first.steps : last.steps]
-        if count < 1 or any(isinstance(step, PythonCall) for step in steps):
+        steps = [
+            step
+            for step in lowering.steps[first.steps : last.steps]
+            if not isinstance(step, PythonCall)
+        ]
+        if count < 1 or len(steps) != last.steps - first.steps:
             return position
         inputs = self._inputs(first.position, length, count)
         if inputs is None:
@@ -136,8 +145,10 @@ class Skipping:
             if old != new
         }
         own = {*made, *inputs[0]}
-        if not own.issuperset(moved.values()):
+        # What all parts have in common is not written to by any of them.
+        if not own.issuperset(moved.values()) or not all(own >= step.writes for step in steps):
             return position
+        self._write(inputs[0], inputs[1:-1])
         self.elided_repeats = ElidedRepeats((first.steps, last.steps), count, made, inputs, moved)
         self._next = position + length * (count + 1)
         self._held = last.held
@@ -179,6 +190,16 @@ class Skipping:
             seen |= own.keys()
             found.append(tuple(self._lowering.input_names[node] for node in own))
         return found[1:]
+
+    def _write(self, inputs: Sequence[str], left_out: Sequence[Sequence[str]]) -> None:
+        """Parts that are left out write to their inputs as this one does."""
+        changed, bumps = self._lowering.changed, self._lowering.bumps
+        for place, name in enumerate(inputs):
+            others = [part[place] for part in left_out]
+            if name in changed:
+                changed.update(others)
+            if name in bumps:
+                bumps.update(dict.fromkeys(others, bumps[name]))
 
     def _count_native(self, first: _Mark, last: _Mark, count: int) -> None:
         native = self._lowering.native

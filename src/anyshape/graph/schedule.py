@@ -79,7 +79,8 @@ def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Sched
         while end < len(steps) and not isinstance(steps[end], PythonCall):
             end += 1
         after = _used(steps[end:], plan.outputs)
-        joined, made_of = fused_steps(steps[position:end], plan.held, after, same)
+        apart = plan.device.type == "cpu"
+        joined, made_of = fused_steps(steps[position:end], plan.held, after, same, apart=apart)
         native = [_bound(step, kernels, same, seen) for step in joined]
         repeated: Repeated | None = None
         if is_left_out and plan.elided_repeats is not None:
@@ -281,15 +282,21 @@ def _sizes_of(step: Extern) -> Iterator[Size]:
 
 
 def fused_steps(
-    steps: Sequence[Step], held: Mapping[str, BufferDecl], after: set[str], same: ProvablyEqual
+    steps: Sequence[Step],
+    held: Mapping[str, BufferDecl],
+    after: set[str],
+    same: ProvablyEqual,
+    *,
+    apart: bool = False,
 ) -> tuple[list[Compute | Native], list[list[int]]]:
     """The steps with kernels joined, and the numbers of those that each was made of. `after`: the
-    buffers that are used later."""
+    buffers that are used later. `apart`: kernels that have no buffer in common stay two, since to
+    start a kernel costs nothing."""
     result: list[Compute | Native] = []
     made_of: list[list[int]] = []
     for each, step in enumerate(steps):
         assert isinstance(step, Compute | Native)
-        place = _place_to_join(result, step, same)
+        place = _place_to_join(result, step, same, apart)
         if place is None:
             result.append(step)
             made_of.append([each])
@@ -303,20 +310,25 @@ def fused_steps(
 
 
 def _place_to_join(
-    result: Sequence[Compute | Native], step: Compute | Native, same: ProvablyEqual
+    result: Sequence[Compute | Native], step: Compute | Native, same: ProvablyEqual, apart: bool
 ) -> tuple[int, Kernel] | None:
     """A kernel that the step can be part of, and what that makes of it."""
     if not isinstance(step, Compute):
         return None
     for number in reversed(range(max(0, len(result) - FAR), len(result))):
         earlier = result[number]
-        if isinstance(earlier, Compute):
+        if isinstance(earlier, Compute) and not (apart and _is_apart(earlier, step)):
             made = fused(earlier.kernel, step.kernel, same)
             if made is not None:
                 return number, made
         if not _independent(earlier, step):
             return None
     return None
+
+
+def _is_apart(one: Compute, other: Compute) -> bool:
+    touched = other.reads | other.writes
+    return touched.isdisjoint(one.reads) and touched.isdisjoint(one.writes)
 
 
 def _independent(earlier: Compute | Native, later: Compute | Native) -> bool:

@@ -27,10 +27,12 @@ from anyshape.guards.dynamic_int import plain_int
 from anyshape.guards.fast_path.memory_watch import SUPPORTED
 from anyshape.guards.fast_path.stamp_scope import StampScope
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory
+from anyshape.guards.fast_path.tensor_match import TensorMatch
 from anyshape.guards.fast_path.version_check import VersionChecks
 from anyshape.guards.fast_path.watching import entries_hold
 from anyshape.guards.guard import EntryPlan, Guard, Kind, SymbolSource, paths_of
 from anyshape.guards.kinds import HOLDS, KINDS, guard_text
+from anyshape.guards.matched_tensors import matched_tensors
 from anyshape.guards.path import Access, Path, find
 from anyshape.guards.path_codegen import Namespace, Walk
 from anyshape.guards.text import names_of
@@ -156,13 +158,18 @@ class _Entry:
             # Of what the stamp stands for, only the objects that lines here begin with matter.
             first = {*given, self.stamped.root}
             on_paths = [g for g in on_paths if g.path in first or g not in self.stamped.guards]
+        #: tensors that native code compares
+        self.matched = matched_tensors(entry, self.guards, memory)
+        self.memory = memory
         self.walk = Walk(namespace, types, on_paths, self.check, given)
         #: the type of these says that their sizes are natural numbers
         self.tensors = {guard.path for guard in entry.guards if guard.kind is Kind.TENSOR}
-        self.waiting = [guard for guard in self.guards if guard.kind is Kind.SIZES]
+        facts = [guard for guard in self.guards if guard.kind is Kind.SIZES]
+        matched = set(self.matched.facts)
+        self.waiting = [guard for guard in facts if guard not in matched]
         counts = Counter(source.symbol for source in entry.symbols)
         self.needed = frozenset(symbol for symbol, count in counts.items() if count > 1).union(
-            *(guard.value.symbols for guard in self.waiting),
+            *(guard.value.symbols for guard in facts),
             *(symbols_of(wanted) for wanted in entry.inputs if not isinstance(wanted, Path)),
         )
 
@@ -180,18 +187,22 @@ class _Entry:
             if guard.path is None and guard.kind not in (Kind.SIZES, *_RELATIONS):
                 self.check(self.walk, guard)
         below_stamp = self.stamped.below if self.stamped is not None else ()
-        early = [source for source in self.entry.symbols if source.path not in below_stamp]
-        for source in early:
-            self.bind(source)
+        matched = set(self.matched.sources)
+        sources = [each for each in self.entry.symbols if each not in matched]
+        for source in sources:
+            if source.path not in below_stamp:
+                self.bind(source)
         if self.stamped is not None:
             self.stamped.write(self)
-        for source in self.entry.symbols:
+        for source in sources:
             if source.path in below_stamp:
                 self.bind(source)
         self.write_facts()
         for guard in self.guards:
             if guard.path is not None:
                 self.walk.at(guard.path)
+        if self.matched.guards:
+            self.write_matched()
         for guard in self.guards:
             if guard.kind in _RELATIONS:
                 self.check(self.walk, guard)
@@ -201,8 +212,29 @@ class _Entry:
         return self.stamped is not None and guard in self.stamped.guards
 
     def check(self, walk: Walk, guard: Guard) -> None:
-        if walk is self.walk and self.is_stamped(guard):
+        if walk is self.walk and (self.is_stamped(guard) or guard in self.matched.guards):
             return
+        self.write_check(walk, guard)
+
+    def write_matched(self) -> None:
+        """Tensors are like those that were looked at last, or they are looked at one by one."""
+        assert self.memory is not None
+        assert self.memory.alike is not None
+        walk, name = self.walk, self.walk.name
+        match = TensorMatch(self.memory, self.memory.alike, len(self.matched.guards))
+        found = ", ".join(walk.at(path) for path in self.matched.guards.values())
+        walk.lines.append(f"if not {name(match.alike)}({match.address}, {found}):")
+        before = len(walk.lines)
+        for guard in self.matched.guards:
+            self.write_check(walk, guard)
+        self.waiting = list(self.matched.facts)
+        for source in self.matched.sources:
+            self.bind(source)
+        self.write_facts()
+        walk.lines.append(f"{name(match.learn)}({found})")
+        walk.lines[before:] = _indented(walk.lines[before:])
+
+    def write_check(self, walk: Walk, guard: Guard) -> None:
         before = len(walk.lines)
         KINDS[guard.kind].emit(walk, guard)
         if len(walk.lines) > before:

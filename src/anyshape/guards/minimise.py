@@ -18,7 +18,7 @@ from anyshape.guards.guard import Guard, Kind, SymbolSource
 from anyshape.guards.kinds import KINDS, with_text, writer
 from anyshape.guards.path import Path
 from anyshape.guards.text import names_of
-from anyshape.symbolic import Fact, Facts, eq
+from anyshape.symbolic import Fact, Facts, Symbol, eq
 from anyshape.symbolic.expr import of_atom
 from anyshape.symbolic.logic import Zero
 
@@ -81,11 +81,37 @@ def _value_at(guard: Guard, dim: int | None) -> int | None:
 
 
 def needed_facts(facts: Sequence[Fact], given: Sequence[Fact] = ()) -> set[Fact]:
-    """A part of the facts that implies all of them, where `given` holds.
+    """A part of the facts that implies all of them, where `given` holds."""
+    return {fact for own, about in _related(facts, given) for fact in _needed_together(own, about)}
 
-    Two passes: what earlier facts imply goes, then what later ones imply. Equalities come first in
-    both, since they say most.
-    """
+
+def _related(
+    facts: Sequence[Fact], given: Sequence[Fact]
+) -> Iterator[tuple[Sequence[Fact], Sequence[Fact]]]:
+    """Facts that have to do with each other, and what is given of their symbols. Of hundreds of
+    tensors, most have to do with few others, and to know little is to learn fast."""
+    group: dict[Symbol, list[Symbol]] = {}
+    for fact in (*facts, *given):
+        groups = {id(found): found for s in fact.symbols if (found := group.get(s)) is not None}
+        joined = max(groups.values(), key=len, default=list[Symbol]())
+        for other in groups.values():
+            if other is not joined:
+                joined += other
+                group.update(dict.fromkeys(other, joined))
+        for symbol in sorted(fact.symbols - group.keys(), key=lambda each: each.name):
+            group[symbol] = joined
+            joined.append(symbol)
+    sorted_out: dict[int, tuple[list[Fact], list[Fact]]] = {}
+    for place, several in enumerate((facts, given)):
+        for fact in several:
+            key = next((id(group[symbol]) for symbol in fact.symbols), 0)
+            sorted_out.setdefault(key, ([], []))[place].append(fact)
+    yield from sorted_out.values()
+
+
+def _needed_together(facts: Sequence[Fact], given: Sequence[Fact]) -> set[Fact]:
+    """Two passes: what earlier facts imply goes, then what later ones imply. Equalities come first
+    in both, since they say most."""
     known = Facts()
     for fact in given:
         known = _with(known, fact)

@@ -133,9 +133,20 @@ def no_alias_function() -> Callable[..., bool] | None:
     return None if helpers.apart is None else plain_function(helpers.apart, helpers.code)
 
 
+#: As `codegen/host/tensor_match.py` has it.
+_ALIKE: Final = "anyshape_host_alike"
+
+
+def tensor_match_function() -> Callable[..., bool] | None:
+    """`alike(address of a table, *tensors)`: True where tensors are as the table says. None where
+    torch's memory is not known."""
+    helpers = host_helpers(host_target(disk_cache()), torch_abi())
+    return None if helpers.apart is None else plain_function(_ALIKE, helpers.code)
+
+
 class Helpers(NamedTuple):
     code: Loaded
-    #: the name of the function of Python among them
+    #: the name of a function of Python among them, which are there or not
     apart: str | None
 
 

@@ -17,15 +17,21 @@ from anyshape.capture.builtins.model import Hooks, Models
 _MOST: Final = 128
 
 #: With lists, numbers or a tensor as second argument.
-_BINARY: Final = ("add", "sub", "mul", "div")
-_UNARY: Final = ("abs", "exp", "log", "neg", "reciprocal", "sign", "sqrt", "zero", "copy", "lerp")
+_BINARY: Final = ("add", "sub", "mul", "div", "pow", "clamp_min", "clamp_max", "maximum", "minimum")
+_UNARY: Final = (
+    *("abs", "exp", "log", "neg", "reciprocal", "sign", "sqrt", "rsqrt", "sigmoid", "tanh"),
+    *("zero", "copy", "clone", "lerp"),
+)
 #: With factors behind two lists: one for all, one each, or a tensor of them.
 _SCALED: Final = ("addcdiv", "addcmul")
+#: What torch calls for one tensor, where that has another name.
+_METHODS: Final = {"maximum": "clamp_min", "minimum": "clamp_max"}
 
 
 def _foreach(name: str, scaled: bool) -> Callable[..., object]:
     function = getattr(torch, f"_foreach_{name}")
-    method = getattr(torch.Tensor, name)
+    base = name.rstrip("_")
+    method = getattr(torch.Tensor, name.replace(base, _METHODS.get(base, base)))
 
     def model(hooks: Hooks, *args: object, **kwargs: object) -> object:
         rows = _rows(hooks, args)
@@ -36,12 +42,28 @@ def _foreach(name: str, scaled: bool) -> Callable[..., object]:
             if not scaled or len(own) < 4:
                 made.append(hooks.call(method, *own, **kwargs))
                 continue
-            if isinstance(own[3], torch.Tensor):
-                own[3] = hooks.call(torch.Tensor.item, hooks.item(own[3], index))
+            # Torch reads the numbers of tensors: of one for all, or of one each.
+            if isinstance(args[3], torch.Tensor):
+                own[3] = hooks.item(own[3], index)
             made.append(hooks.call(method, *own[:3], value=own[3], **kwargs))
         return made if name.endswith("_") else tuple(made)
 
     return model
+
+
+def _pow(hooks: Hooks, base: object, exponents: object, **kwargs: object) -> object:
+    """Of one number to the power of tensors, too."""
+    rows = _rows(hooks, (exponents,)) if isinstance(base, int | float) else None
+    if rows is None:
+        return _foreach("pow", scaled=False)(hooks, base, exponents, **kwargs)
+    return tuple(hooks.call(torch.pow, base, *own, **kwargs) for own in rows)
+
+
+def _norm(hooks: Hooks, tensors: object, ord: Any = 2, dtype: Any = None) -> object:
+    rows = _rows(hooks, (tensors,))
+    if rows is None:
+        return hooks.recorder.run(getattr(torch, "_foreach_norm"), (tensors, ord, dtype), {})  # noqa: B009
+    return tuple(hooks.call(torch.linalg.vector_norm, *own, ord, dtype=dtype) for own in rows)
 
 
 def _has_factors(args: Sequence[object], count: int) -> bool:
@@ -75,9 +97,15 @@ def _rows(hooks: Hooks, args: Sequence[object]) -> list[list[object]] | None:
     return rows
 
 
+_OTHERS: Final[Models] = {
+    getattr(torch, name): model
+    for name, model in (("_foreach_pow", _pow), ("_foreach_norm", _norm))
+    if hasattr(torch, name)
+}
 MODELS: Final[Models] = {
     getattr(torch, f"_foreach_{name}{end}"): _foreach(name + end, name in _SCALED)
     for name in (*_BINARY, *_UNARY, *_SCALED)
     for end in ("", "_")
-    if hasattr(torch, f"_foreach_{name}{end}") and hasattr(torch.Tensor, name + end)
-}
+    if hasattr(torch, f"_foreach_{name}{end}")
+    and hasattr(torch.Tensor, _METHODS.get(name, name) + end)
+} | _OTHERS

@@ -12,6 +12,7 @@ from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi
 from anyshape.codegen.host.no_alias_check import APART_MODULE
+from anyshape.codegen.host.tensor_match import ALIKE_MODULE
 
 _HANDLE_DECLARATIONS: Final = """
 declare i32 @aoti_torch_get_data_ptr(ptr, ptr)
@@ -378,7 +379,7 @@ def helpers_module(abi: HostAbi) -> str:
     parts = [_HANDLE_DECLARATIONS, _MAKE, workspace, _DELETE]
     parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
     if abi.tensor_offset is not None:
-        parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL, APART_MODULE]
+        parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL, APART_MODULE, ALIKE_MODULE]
     return Template("".join(parts)).substitute(
         wrap=abi.wrap,
         type_offset=abi.type_offset,

@@ -8,6 +8,7 @@ the words alone, there is no watching. For each tensor, sizes and strides are re
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol, cast
 
@@ -17,11 +18,11 @@ _WORD: Final = 8
 #: in the Python object: the pointer to the tensor
 _TENSOR: Final = 16
 #: in the tensor, counted in words: the pointer to what autograd keeps of it
-_AUTOGRAD: Final = 3
+AUTOGRAD: Final = 3
 #: there: the function that made it
-_MADE_BY: Final = 6
+MADE_BY: Final = 6
 #: Sizes of higher ranks lie elsewhere.
-_MOST_DIMS: Final = 5
+MOST_DIMS: Final = 5
 
 
 class Layout(NamedTuple):
@@ -39,11 +40,11 @@ class Layout(NamedTuple):
 
     @property
     def strides(self) -> int:
-        return self.sizes + _MOST_DIMS
+        return self.sizes + MOST_DIMS
 
     @property
     def dtype_and_device(self) -> int:
-        return self.strides + _MOST_DIMS + 2
+        return self.strides + MOST_DIMS + 2
 
     @property
     def keys(self) -> int:
@@ -81,9 +82,20 @@ class TensorMemory:
     """Gives the addresses of words to watch, for tensors of these types and no others: a subclass
     may keep its sizes where it likes."""
 
-    def __init__(self, types: frozenset[type], layout: Layout) -> None:
+    def __init__(
+        self,
+        types: frozenset[type],
+        layout: Layout,
+        find_alike: Callable[[TensorMemory], Callable[..., bool] | None] = lambda _: None,
+    ) -> None:
         self.types: Final = types
         self.layout: Final = layout
+        self._find_alike = find_alike
+
+    @functools.cached_property
+    def alike(self) -> Callable[..., bool] | None:
+        """Native code that compares tensors (`tensor_match.py`), made when it is asked for."""
+        return self._find_alike(self)
 
     def __call__(self, tensor: object) -> tuple[int, ...] | None:
         """Addresses in an order in which each is safe to read if those before are unchanged."""
@@ -96,15 +108,15 @@ class TensorMemory:
         found = cast("Tensor", tensor)
         sizes, strides = found.shape, found.stride()
         rank, layout = len(sizes), self.layout
-        if rank > _MOST_DIMS or word_at(start + layout.rank * _WORD) != rank:
+        if rank > MOST_DIMS or word_at(start + layout.rank * _WORD) != rank:
             return None
         at_sizes = _words(start, range(layout.sizes, layout.sizes + rank))
         at_strides = _words(start, range(layout.strides, layout.strides + rank))
         if [*map(word_at, at_sizes)] != [*sizes] or [*map(word_at, at_strides)] != [*strides]:
             return None
-        own = _words(start, (layout.rank, layout.dtype_and_device, layout.keys, _AUTOGRAD))
-        autograd = word_at(start + _AUTOGRAD * _WORD)
-        extra = _words(autograd, (_MADE_BY, layout.requires_grad)) if autograd else ()
+        own = _words(start, (layout.rank, layout.dtype_and_device, layout.keys, AUTOGRAD))
+        autograd = word_at(start + AUTOGRAD * _WORD)
+        extra = _words(autograd, (MADE_BY, layout.requires_grad)) if autograd else ()
         return (pointer, *own, *at_sizes, *at_strides, *extra)
 
 
@@ -116,7 +128,11 @@ def _words(start: int, numbers: Sequence[int]) -> tuple[int, ...]:
 Zeros = Callable[..., Tensor]
 
 
-def tensor_memory(zeros: Callable[..., object], parameter: type) -> TensorMemory | None:
+def tensor_memory(
+    zeros: Callable[..., object],
+    parameter: type,
+    find_alike: Callable[[TensorMemory], Callable[..., bool] | None] = lambda _: None,
+) -> TensorMemory | None:
     """A reader of the memory of plain tensors and parameters; None where watching does not work, or
     would miss a change. Ten milliseconds: once in a process is enough.
     """
@@ -126,14 +142,14 @@ def tensor_memory(zeros: Callable[..., object], parameter: type) -> TensorMemory
     if not _autograd_is_where_expected(make):
         return None
     types = frozenset((type(make(1)), parameter))
-    readers = (TensorMemory(types, layout) for layout in LAYOUTS)
+    readers = (TensorMemory(types, layout, find_alike) for layout in LAYOUTS)
     return next((reader for reader in readers if _sees_all(reader, make, parameter)), None)
 
 
 def _sees_all(memory: TensorMemory, zeros: Zeros, parameter: type) -> bool:
     return _devices_differ(memory, zeros) and all(
         _is_seen(memory, variant(zeros(2, 3)), change, zeros)
-        for variant in (_itself, _with_history, _complex, parameter)
+        for variant in (*VARIANTS, parameter)
         for change in CHANGES.values()
     )
 
@@ -142,10 +158,10 @@ def _autograd_is_where_expected(zeros: Zeros) -> bool:
     """Before anything follows the pointer: it is null until autograd has something to keep."""
     tensor = zeros(2, 3)
     start = word_at(id(tensor) + _TENSOR)
-    if start != getattr(tensor, "_cdata", 0) or word_at(start + _AUTOGRAD * _WORD) != 0:
+    if start != getattr(tensor, "_cdata", 0) or word_at(start + AUTOGRAD * _WORD) != 0:
         return False
     tensor.requires_grad_()
-    pointer = word_at(start + _AUTOGRAD * _WORD)
+    pointer = word_at(start + AUTOGRAD * _WORD)
     return pointer > 0xFFFF and pointer % _WORD == 0
 
 
@@ -172,6 +188,10 @@ def _with_history(tensor: Tensor) -> Tensor:
 def _complex(tensor: Tensor) -> Tensor:
     """One that differs from its conjugate in a bit alone."""
     return tensor.cfloat()
+
+
+#: Kinds of tensors that changes are tried on.
+VARIANTS: Final = (_itself, _with_history, _complex)
 
 
 def _is_seen(memory: TensorMemory, tensor: Tensor, change: Change, zeros: Zeros) -> bool:

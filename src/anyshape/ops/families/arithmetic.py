@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +32,7 @@ from anyshape.ops.lowering.pointwise_builder import (
     elementwise,
     in_full_on_gpus,
 )
-from anyshape.ops.lowering.scalar_range_check import INTEGERS
+from anyshape.ops.lowering.scalar_range_check import INTEGERS, must_fit
 from anyshape.ops.lowering.scalars import (
     TORCH_DTYPES,
     Compute,
@@ -42,7 +43,7 @@ from anyshape.ops.lowering.scalars import (
     test,
     where,
 )
-from anyshape.ops.lowering.values import Lowering, NotLowered, Value
+from anyshape.ops.lowering.values import Lowering, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Row, Writer, onnx_binary, onnx_of_two, onnx_unary
 from anyshape.ops.op import (
@@ -338,10 +339,25 @@ def lower_bitwise_not(c: Lowering, input: Value) -> Value:
     return elementwise(c, operation("not"), input)
 
 
-def _scaled(alpha: Any, other: Scalar) -> Scalar:
-    if alpha == 1:
-        return other
-    return op("mul", other, constant_like(alpha, other))
+def _factor(c: Lowering, factor: Any, dtype: Dtype) -> Operand:
+    """A factor that torch takes as a number: it may be one that is computed, or a tensor that
+    torch reads the number of."""
+    if isinstance(factor, int | float):
+        return factor
+    if dtype not in ("f32", "f64"):
+        raise NotLowered("a factor that is computed, of no floats or of two bytes")
+    if isinstance(factor, NumberRef | Expr):
+        must_fit(c, factor, dtype)
+        return factor
+    if not isinstance(factor, Value) or factor.sizes or factor.dtype not in ("f32", dtype):
+        raise NotLowered("a factor that the dtype may not have")
+    return factor
+
+
+def _scaled(factor: Sequence[Scalar], alpha: Any, other: Scalar) -> Scalar:
+    if factor:
+        return op("mul", other, factor[0])
+    return other if alpha == 1 else op("mul", other, constant_like(alpha, other))
 
 
 def additive_row(name: str, swapped: bool = False) -> None:
@@ -351,8 +367,7 @@ def additive_row(name: str, swapped: bool = False) -> None:
     @lower(name)
     def lowered(c: Lowering, input: Operand, other: Operand, *, alpha: Any) -> Value:
         dtype = common_dtype((input, other))
-        if not isinstance(alpha, int | float):
-            raise NotLowered("a factor that is computed")
+        alpha = _factor(c, alpha, dtype)
         if dtype == "b1":
             if name != "add" or alpha != 1:
                 raise NotLowered("a difference of booleans")
@@ -362,10 +377,14 @@ def additive_row(name: str, swapped: bool = False) -> None:
         if dtype in HALVES and alpha != 1:
             raise NotLowered("a factor of floats of two bytes, which torch rounds on the way")
 
-        def compute(a: Scalar, b: Scalar) -> Scalar:
-            return op(kind, b, _scaled(alpha, a)) if swapped else op(kind, a, _scaled(alpha, b))
+        def compute(a: Scalar, b: Scalar, *factor: Scalar) -> Scalar:
+            if swapped:
+                a, b = b, a
+            return op(kind, a, _scaled(factor, alpha, b))
 
-        return elementwise(c, compute, input, other, wraps=True, exact=in_full_on_gpus(c))
+        factor = () if isinstance(alpha, int | float) else (alpha,)
+        exact = in_full_on_gpus(c)
+        return elementwise(c, compute, input, other, *factor, takes=dtype, wraps=True, exact=exact)
 
 
 additive_row("add")
@@ -589,16 +608,19 @@ def lower_fused(
 ) -> Value:
     """`input + value * (tensor1 ∘ tensor2)`."""
     dtype = common_dtype((input, tensor1, tensor2))
-    if dtype not in FLOATS or not isinstance(value, int | float):
-        raise NotLowered("no floats, or a factor that is computed")
+    if dtype not in FLOATS:
+        raise NotLowered("no floats")
+    value = _factor(c, value, dtype)
 
-    def compute(a: Scalar, b: Scalar, d: Scalar) -> Scalar:
+    def compute(a: Scalar, b: Scalar, d: Scalar, *factor: Scalar) -> Scalar:
+        by = factor[0] if factor else constant_like(value, a)
         if inner == "div":
-            return op("add", a, op("mul", constant_like(value, a), op("div", b, d)))
-        scaled = b if value == 1 else op("mul", constant_like(value, b), b)
+            return op("add", a, op("mul", by, op("div", b, d)))
+        scaled = b if not factor and value == 1 else op("mul", by, b)
         return op("add", a, op("mul", scaled, d))
 
-    return elementwise(c, compute, input, tensor1, tensor2, cost=3)
+    factor = () if isinstance(value, int | float) else (value,)
+    return elementwise(c, compute, input, tensor1, tensor2, *factor, takes=dtype, cost=3)
 
 
 lower("addcmul")(partial(lower_fused, "mul"))

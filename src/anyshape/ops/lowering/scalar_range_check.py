@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from anyshape.loops.expr import Dtype
+from anyshape.loops import expr
+from anyshape.loops.expr import Dtype, Scalar
+from anyshape.ops.lowering.scalars import constant_like, op, test
 from anyshape.ops.lowering.values import Lowering, NotLowered, NumberRef
 from anyshape.symbolic import Expr, ge, le
 
@@ -24,16 +26,32 @@ INTEGERS: Final = {
 #: Whole numbers that a dtype has; others have all of 64 bits, or are as near as rounding gets.
 LIMITS: Final = INTEGERS | {"f16": (-65504, 65504)}
 
+LARGEST_F32: Final = (2 - 2**-23) * 2.0**127
+
 #: Up to here a float has all whole numbers.
 EXACT: Final = 2**53
 
 
 def must_fit(c: Lowering, number: Any, dtype: Dtype) -> None:
     """Go on for numbers that the dtype has."""
-    if isinstance(number, NumberRef) and dtype != "f64":
+    if isinstance(number, NumberRef) and dtype == "f32":
+        must_fit_f32(c, number)
+    elif isinstance(number, NumberRef) and dtype != "f64":
         raise NotLowered("a number that the dtype may not have")
     if isinstance(number, Expr) and dtype != "i64" and dtype in LIMITS:
         must_be_within(c, number, *LIMITS[dtype])
+
+
+def must_fit_f32(c: Lowering, number: NumberRef) -> None:
+    """Fail where torch does: at a number that is finite and becomes infinite."""
+    scalar = expr.number(number.name)
+    value = c.made_once(("number", number.name), lambda: c.values.new((), "f64", lambda _: scalar))
+    c.require(value, "f32", _fits_f32, "value cannot be converted to type float without overflow")
+
+
+def _fits_f32(x: Scalar) -> Scalar:
+    within = test("le", op("abs", x), constant_like(LARGEST_F32, x))
+    return test("or", within, test("not", test("isfinite", x)))
 
 
 def must_be_within(c: Lowering, size: Expr, low: int, high: int) -> None:
