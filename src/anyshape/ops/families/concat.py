@@ -10,7 +10,7 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.views import lower_ones, unsqueezed
-from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
 from anyshape.ops.lowering.masked_load import guarded, is_guardable
 from anyshape.ops.lowering.pointwise_builder import common_dtype, mapped
 from anyshape.ops.lowering.scalars import all_of, cast, test, where
@@ -339,11 +339,11 @@ lower_view("atleast_1d", "atleast_2d", "atleast_3d")(lower_ones)
 
 @gradient("cat")
 def gradient_cat(grad: Term, tensors: Any, dim: Any) -> Gradients:
-    parts: list[Term | None] = []
+    parts: list[Term] = []
     start: Size = 0
     for each in tensors:
         if each.rank != grad.rank:  # an empty vector, which may stand for a tensor of any rank
-            parts.append(None)
+            parts.append(zeros_like(each))
             continue
         parts.append(grad.narrow(dim, start, each.shape[dim]))
         start = start + each.shape[dim]
