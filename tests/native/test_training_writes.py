@@ -222,7 +222,8 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
 NOT_OF_NOTHING = ("by index",)
 
 
-NOT_NATIVE = ()
+#: Its adjoint is a kernel of torch's, which has no gradient here.
+NOT_NATIVE = ("with gaps",)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -337,3 +338,92 @@ def test_parts_share_memory_and_the_rest_of_a_tensor() -> None:
         assert parts[3]._base is not None
         assert parts[3]._base is parts[4]._base
     assert "forward: native code" in str(compiled.explain())
+
+
+def _results_of_results(x: Tensor) -> tuple[Tensor, ...]:
+    y = (x * V).sin()
+    other = x + B
+    z = (y * other).exp()
+    return y, z, (z * y).sum(), other.detach()
+
+
+@pytest.mark.parametrize("size", [4, 1, 0])
+def test_gradients_go_through_results(size: int) -> None:
+    """Hooks, `retain_grad` and gradients of a result that another one is computed of."""
+    compiled = anyshape.compile(_results_of_results, dynamic=True)
+    compiled(torch.randn(3, WIDTH, requires_grad=True))
+    x = torch.randn(size, WIDTH)
+    found: list[list[Tensor]] = []
+    for function in (_results_of_results, compiled):
+        own = x.clone().requires_grad_()
+        y, z, total, _ = function(own)
+        y.retain_grad()
+        y.register_hook(lambda grad: grad * 2)
+        z.register_hook(lambda grad: grad.cos())
+        total.backward(retain_graph=True)
+        (between,) = torch.autograd.grad(z.sum(), y, retain_graph=True)
+        (second,) = torch.autograd.grad(total, z)
+        found.append([y.grad, between, second, own.grad])
+    compare(*found)
+    assert "stage 2: forward: native code" in str(compiled.explain())
+
+
+def test_loss_beside_logits() -> None:
+    """As models give them: the loss is computed of logits that the program gets, too."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(WIDTH, 8), nn.BatchNorm1d(8), nn.ReLU(inplace=True))
+
+    def step(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        logits = F.dropout(model(x), 0.2)
+        return F.cross_entropy(logits, y), logits
+
+    state = {name: each.clone() for name, each in model.state_dict().items()}
+    outcomes: list[list[Tensor]] = []
+    for function in (step, anyshape.compile(step, dynamic=True)):
+        model.load_state_dict(state)
+        found: list[Tensor] = []
+        for size in (4, 3, 7):
+            torch.manual_seed(size)
+            model.zero_grad()
+            loss, logits = function(torch.randn(size, WIDTH), torch.arange(size) % 8)
+            loss.backward()
+            found += [loss.detach(), logits.detach(), *(each.grad for each in model.parameters())]
+        outcomes.append([*found, *(each.clone() for each in model.buffers())])
+    compare(*outcomes)
+
+
+def test_hooks_where_no_gradient_comes() -> None:
+    """They are not called, and parameters that nothing reaches have no gradient."""
+    a, b = nn.Linear(WIDTH, 4), nn.Linear(WIDTH, 4)
+    called: list[Any] = []
+    b.weight.register_hook(called.append)
+    b.weight.register_post_accumulate_grad_hook(called.append)
+    programs = (lambda x: a(x) + b(x).detach(), lambda x: (a(x), b(x))[0], lambda x: (a(x), b(x)))
+    for program in programs:
+        compiled = anyshape.compile(program, dynamic=True)
+        for size in (4, 5, 3):
+            found = compiled(torch.randn(size, WIDTH))
+            (found[0] if isinstance(found, tuple) else found).sum().backward()
+    assert not called
+    assert b.weight.grad is None
+
+
+def test_sparse_gradients() -> None:
+    table = nn.Embedding(11, WIDTH, sparse=True)
+    compiled = anyshape.compile(lambda i: table(i).sin(), dynamic=True)
+    for size in (4, 7):
+        table.zero_grad()
+        compiled(torch.arange(size) % 4).sum().backward()
+        assert table.weight.grad is not None
+        assert table.weight.grad.is_sparse
+
+
+def test_strides_of_a_part_of_what_is_kept() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        h = x @ W
+        return h[:, 1:], h.softmax(-1) * h
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (4, 5):
+        x = torch.randn(size, WIDTH)
+        assert compiled(x)[0].stride() == program(x)[0].stride()

@@ -127,7 +127,7 @@ def source_of(node: torch.fx.Node) -> Source | None:
         argument = node.args[node.meta[ARGUMENT]]
         assert isinstance(argument, torch.fx.Node)
         return Source(argument, is_itself=True)
-    if _is_in_place(node):
+    if is_in_place(node):
         return Source(given[0], is_itself=True)
     entry = match_of(node)
     if entry is None:

@@ -285,7 +285,7 @@ class _Functionalize:
         if place is not None:
             grad, metas = {place: value}, [replace(each, dtype=value.dtype) for each in metas]
         known = {"result": None, "results": metas, "parts": {}, "function": entry.op.name}
-        return row(grad, **taken_by(row, {**known, **arguments}))["input"]
+        return _differentiable(row(grad, **taken_by(row, {**known, **arguments}))["input"], value)
 
     # -- terms -------------------------------------------------------------------------------------
 
@@ -462,9 +462,15 @@ def _set_part(target: Term, index: Any, value: Any) -> Term:
     else:
         value = part.call(torch.full_like, value)
     row = GRADIENT["getitem"]
-    placed = row(value, input=target, index=index)["input"]
+    placed = _differentiable(row(value, input=target, index=index)["input"], value)
     ones = value.call(torch.ones_like, dtype=torch.bool)
     return row(ones, input=target, index=index)["input"].call(torch.where, placed, target)
+
+
+def _differentiable(placed: Term, value: Term) -> Term:
+    if value.meta.requires_grad and not placed.meta.requires_grad:
+        raise NoGradient("a view whose adjoint has no gradient")
+    return placed
 
 
 _FORMS: Final[dict[str, Callable[..., Term]]] = {

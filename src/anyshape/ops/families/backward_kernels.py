@@ -41,7 +41,7 @@ def by_kernel(kernel: str, grad: Term, input: Term, *rest: Any) -> Term:
     return grad.call(gradient_by_kernel, input, kernel, *rest)
 
 
-ROWS: tuple[Op, ...] = (
-    Op("gradient_by_kernel", (f"{__name__}.gradient_by_kernel",), _like_input, OpKind.CALL_OUT),
-    Op("gradient_by_sizes", (f"{__name__}.gradient_by_sizes",), _of_sizes, OpKind.CALL_OUT),
+ROWS: tuple[Op, ...] = tuple(
+    Op(name, (f"{__name__}.{name}",), rule, OpKind.CALL_OUT, differentiable=False)
+    for name, rule in (("gradient_by_kernel", _like_input), ("gradient_by_sizes", _of_sizes))
 )
