@@ -427,3 +427,15 @@ def test_strides_of_a_part_of_what_is_kept() -> None:
     for size in (4, 5):
         x = torch.randn(size, WIDTH)
         assert compiled(x)[0].stride() == program(x)[0].stride()
+
+
+def test_leaves_that_are_made_inside() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        leaf = torch.ones(WIDTH, requires_grad=True)
+        return leaf, (x * leaf * V).sum()
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (4, 3):
+        leaf, total = compiled(torch.ones(size, WIDTH))
+        total.backward()
+        torch.testing.assert_close(leaf.grad, V.detach() * size)

@@ -186,9 +186,6 @@ class _Backward(TermGraph):
             has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
             if has_grad and not _is_known(result):
                 raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
-            entry = lookup(call.function)
-            if entry is not None and entry.op.name in _MAKE_LEAVES:
-                raise Unlowerable(f"a result requires grad, and `{entry.op.name}` is called")
             if _draws(node, call) and _has_grad(node):
                 raise Unlowerable("a result requires grad, and numbers are drawn")
 
@@ -263,6 +260,8 @@ class _Backward(TermGraph):
 
     def _fitted(self, argument: Any, grad: Any) -> list[tuple[torch.fx.Node, Term]]:
         """The gradients of the tensors of an argument, with their sizes and dtypes."""
+        if isinstance(argument, Number):
+            return []
         if isinstance(argument, tuple | list):
             pairs = zip(argument, grad, strict=True)
             return [each for one, own in pairs for each in self._fitted(one, own)]
@@ -519,8 +518,6 @@ def _draws(node: torch.fx.Node, call: RecordedCall) -> bool:
     return not any(name in given and given[name] == never for name, never in _DRAW_NOTHING)
 
 
-#: They make tensors that gradients end at.
-_MAKE_LEAVES: Final = frozenset({"requires_grad_", "detach_", "parameter"})
 #: With these arguments nothing is drawn.
 _DRAW_NOTHING: Final = (("dropout_p", 0), ("dropout", 0), ("p", 0), ("train", False))
 #: They change what tensors are.

@@ -101,6 +101,10 @@ class _Functionalize:
         if call is None:
             return
         entry = lookup(call.function)
+        tensors = [each for each in node.all_input_nodes if result_of(each) is not None]
+        by_itself = _has_grad(node) and not tensors
+        if by_itself or (entry is not None and entry.op.name in _MAKE_LEAVES):
+            raise Unlowerable("a result requires grad, and gradients end at a tensor that is made")
         if entry is not None:
             for target in _nodes_of(written_by(entry, node.args, node.kwargs)):
                 self._written.add(self._writable(self._roots[target], node, entry.op.name))
@@ -397,6 +401,10 @@ def _with_grad(value: Any, has_grad: bool) -> Any:
 
 def _nodes_of(arguments: Any) -> list[Node]:
     return [each for each in arguments.values() if isinstance(each, Node)]
+
+
+#: They make tensors that gradients end at.
+_MAKE_LEAVES: Final = frozenset({"requires_grad_", "detach_", "parameter"})
 
 
 # -- what writes are as values -------------------------------------------------------------------

@@ -109,9 +109,9 @@ class TermGraph:
 
     def symbols_as_inputs(self, known: Set[torch.fx.Node]) -> tuple[Symbol, ...]:
         """Have symbols whose nodes are not known yet as further inputs of the graph."""
-        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node in known]
         more = {symbol: node for symbol, node in self.symbols.items() if node not in known}
-        for before, node in zip([inputs[-1], *more.values()], more.values(), strict=False):
+        inputs = [node for node in self._graph.nodes if node.op == "placeholder" and node in known]
+        for before, node in zip([*inputs[-1:], *more.values()], more.values(), strict=False):
             before.append(node)
         return tuple(more)
 
