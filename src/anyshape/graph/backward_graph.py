@@ -9,7 +9,7 @@ nothing else to be kept.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from anyshape.graph.autograd_step import AutogradStep, Place
 from anyshape.graph.backward_cut import kept_and_again
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
+from anyshape.graph.size_symbols import shown_by, symbols_in
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
 from anyshape.graph.training_decompositions import decomposed, part_of
 from anyshape.ops.bind import Unbound, bind_match
@@ -32,7 +33,7 @@ from anyshape.ops.op import GRADIENT, OpKind
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Expr, Symbol
-from anyshape.symbolic.expr import of_atom, symbols_of
+from anyshape.symbolic.expr import of_atom
 
 
 class TrainingGraphs(NamedTuple):
@@ -355,8 +356,8 @@ class _Backward(TermGraph):
         numbers = {node.meta[SYMBOL]: node for node in inputs if SYMBOL in node.meta}
         symbols = [*self.symbols, *(each for each, node in numbers.items() if node in read)]
         # A size may be known by a product with others alone.
-        hidden = {each for node in (*own, *again) for each in _symbols_in(node)}
-        hidden = hidden & _shown_by(inputs) - _shown_by(tensors)
+        hidden = {each for node in (*own, *again) for each in symbols_in(node)}
+        hidden = hidden & shown_by(inputs) - shown_by(tensors)
         symbols += sorted(hidden, key=lambda symbol: symbol.name)
         for symbol in dict.fromkeys(symbols):
             new = final.placeholder(symbol.name)
@@ -465,20 +466,6 @@ def _gives_sparse(entry: OpMatch, call: RecordedCall) -> bool:
         return bind_match(entry, call.args, call.kwargs).arguments.get("sparse", False) is not False
     except Unbound:
         return True
-
-
-def _symbols_in(node: torch.fx.Node) -> set[Symbol]:
-    """Those in the sizes of what a node gives."""
-    metas = [each for each in leaves(node.meta.get(RESULT)) if isinstance(each, Meta)]
-    return {symbol for meta in metas for size in meta.shape for symbol in symbols_of(size)}
-
-
-def _shown_by(nodes: Iterable[torch.fx.Node]) -> set[Symbol]:
-    """Symbols that are sizes of tensors, by themselves."""
-    metas = [node.meta.get(RESULT) for node in nodes]
-    sizes = {size for meta in metas if isinstance(meta, Meta) for size in meta.shape}
-    found = {symbol for size in sizes for symbol in symbols_of(size)}
-    return {symbol for symbol in found if of_atom(symbol) in sizes}
 
 
 def _root(node: torch.fx.Node) -> torch.fx.Node:

@@ -10,18 +10,20 @@ Gradients of the second result go through the first: hooks on it, `retain_grad` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, Final, NamedTuple
 
 import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import is_part, result_of, source_of
+from anyshape.graph.size_symbols import shown_by, symbols_in
 from anyshape.ops.bind import works_in_place
 from anyshape.ops.effects import may_draw, written_by
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, UNRECORDED
 from anyshape.ops.table import lookup
+from anyshape.symbolic import Symbol
 
 Node = torch.fx.Node
 
@@ -31,6 +33,8 @@ class Stage(NamedTuple):
     #: what it takes, and what it gives: nodes of the whole graph
     inputs: tuple[Node, ...]
     outputs: tuple[Node, ...]
+    #: what it takes besides: sizes that no tensor among its inputs shows
+    symbols: tuple[Symbol, ...]
 
 
 def stages(graph: torch.fx.Graph) -> list[Stage]:
@@ -59,6 +63,9 @@ def _stage(nodes: Sequence[Node], level: dict[Node, int], number: int, given: li
         made.meta = {key: value for key, value in node.meta.items() if key != CALL}
         if is_part(node):
             made.meta[RESULT] = result_of(node)
+    symbols = _hidden(own, inputs)
+    for symbol in symbols:
+        graph.placeholder(symbol.name).meta[SYMBOL] = symbol
     for node in nodes:
         if node in own or node in modes:
             mapped[node] = graph.node_copy(node, mapped.__getitem__)
@@ -69,7 +76,15 @@ def _stage(nodes: Sequence[Node], level: dict[Node, int], number: int, given: li
         if node in own and (node in given or (node in behind and not _is_number(node)))
     ]
     graph.output(tuple(mapped[node] for node in outputs))
-    return Stage(graph, tuple(inputs), tuple(outputs))
+    return Stage(graph, tuple(inputs), tuple(outputs), symbols)
+
+
+def _hidden(nodes: Set[Node], inputs: Sequence[Node]) -> tuple[Symbol, ...]:
+    needed = {symbol for node in (*nodes, *inputs) for symbol in symbols_in(node)}
+    of_data = {node.meta[SYMBOL] for node in nodes if SYMBOL in node.meta}
+    given = {node.meta[SYMBOL] for node in inputs if SYMBOL in node.meta}
+    hidden = needed - shown_by(inputs) - given - of_data
+    return tuple(sorted(hidden, key=lambda symbol: symbol.name))
 
 
 def _levels(nodes: Sequence[Node], seen: set[Node]) -> dict[Node, int]:

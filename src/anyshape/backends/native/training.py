@@ -120,14 +120,14 @@ def in_stages(
 ) -> Callable[..., Any]:
     """A function of the program's inputs that runs one part after the other."""
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
-    places = _places(program, program.symbols)
-    more = [places[symbol] for symbol in program.symbols]
-    slots = {node: number for number, node in enumerate(nodes)}
-    for part in parts:
-        for node in part.outputs:
-            slots[node] = len(slots)
+    hidden = dict.fromkeys(symbol for part in parts for symbol in part.symbols)
+    places = _places(program, (*program.symbols, *hidden))
+    more = [places[symbol] for symbol in (*program.symbols, *hidden)]
+    slots: dict[torch.fx.Node | Symbol, int] = {}
+    for each in (*nodes, *hidden, *(node for part in parts for node in part.outputs)):
+        slots[each] = len(slots)
     steps = [
-        (function, [slots[node] for node in part.inputs])
+        (function, [slots[each] for each in (*part.inputs, *part.symbols)])
         for function, part in zip(functions, parts, strict=True)
     ]
     (output,) = [node for node in program.graph.nodes if node.op == "output"]
