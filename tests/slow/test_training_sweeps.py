@@ -39,13 +39,7 @@ MODELS: Final = (
 )
 
 
-#: Its cache ends with parts of what is kept for gradients: copies, without the gaps of eager's.
-_DENSE: Final = pytest.mark.xfail(reason="a part of what is kept is a copy without gaps")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[_DENSE] if name == "Mistral" else []) for name in MODELS]
-)
+@pytest.mark.parametrize("name", MODELS)
 def test_gradients_of_models(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At eight pairs of sizes, with 1 and 0, and the first again."""
     # Sums of native code come in their own order.

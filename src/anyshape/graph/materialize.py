@@ -219,7 +219,9 @@ class Materialize:
         return self.values.new(sizes, dtype, None, memory=memory), memory
 
     def _compute(self, kernel: Kernel) -> None:
-        self.steps.append(computing(kernel))
+        # What is folded for nothing may have nothing to be read from.
+        if not kernel.is_vacuous:
+            self.steps.append(computing(kernel))
 
     @property
     def on_gpu(self) -> bool:

@@ -93,3 +93,12 @@ class Kernel:
     #: whether the axis of vectors was too short for them when the program was seen first: code is
     #: made for that case as well, and which one runs is decided by its extent
     short: bool = False
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether all that it does is done in loops without rounds, whatever the sizes."""
+        effects = [each for each in self.stages if each.stores or each.scans or each.checks]
+        return all(
+            any(type(axis.extent) is int and axis.extent == 0 for axis in (*self.axes, *each.axes))
+            for each in effects
+        )
