@@ -164,6 +164,8 @@ class _Backward(TermGraph):
         for node in reversed(self._nodes):
             self._node(node)
         wanted = [n for n, node in enumerate(inputs) if _has_grad(node) and node in self._grads]
+        if not wanted and self._whole is None:
+            raise Unlowerable("a result requires grad, and no gradient reaches an input")
         results = [self._grads[inputs[number]].node for number in wanted]
         return self._cut(inputs, outputs, given, differentiable, wanted, results)
 

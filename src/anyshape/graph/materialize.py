@@ -219,9 +219,7 @@ class Materialize:
         return self.values.new(sizes, dtype, None, memory=memory), memory
 
     def _compute(self, kernel: Kernel) -> None:
-        # What is folded for nothing may have nothing to be read from.
-        if not kernel.is_vacuous:
-            self.steps.append(computing(kernel))
+        self.steps.append(computing(kernel.without_reads() if kernel.is_vacuous else kernel))
 
     @property
     def on_gpu(self) -> bool:

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from anyshape.loops.expr import Axis, Dtype, Scalar
-from anyshape.support.lazy_dataclass import dataclass
+from anyshape.loops.expr import Axis, Dtype, Scalar, constant
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, Symbol
 
 Mode = Literal["set", "add", "mul", "maximum", "minimum"]
@@ -96,9 +96,23 @@ class Kernel:
 
     @property
     def is_vacuous(self) -> bool:
-        """Whether all that it does is done in loops without rounds, whatever the sizes."""
-        effects = [each for each in self.stages if each.stores or each.scans or each.checks]
-        return all(
-            any(type(axis.extent) is int and axis.extent == 0 for axis in (*self.axes, *each.axes))
-            for each in effects
-        )
+        """Whether all that it stores is stored in loops without rounds, whatever the sizes."""
+        stages = [each for each in self.stages if each.stores or each.scans or each.checks]
+        return all(_is_empty(*self.axes, *each.axes) for each in stages)
+
+    def without_reads(self) -> Kernel:
+        """The same of a vacuous one. What it would fold for nothing may have no memory."""
+
+        def nothing(to: Store | Scan) -> Store:
+            return Store(to.buffer, 0, constant(0, to.value.dtype))
+
+        stages = [
+            Stage(each.axes, tuple(map(nothing, (*each.stores, *each.scans))))
+            for each in self.stages
+            if each.stores or each.scans
+        ]
+        return replace(self, stages=tuple(stages), positions={})
+
+
+def _is_empty(*axes: Axis) -> bool:
+    return any(type(axis.extent) is int and axis.extent == 0 for axis in axes)
