@@ -439,3 +439,141 @@ def test_leaves_that_are_made_inside() -> None:
         leaf, total = compiled(torch.ones(size, WIDTH))
         total.backward()
         torch.testing.assert_close(leaf.grad, V.detach() * size)
+
+
+def test_statistics_that_are_made_inside() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        mean, var = torch.zeros(WIDTH), torch.ones(WIDTH)
+        y = F.batch_norm(x * V, mean, var, training=True)
+        return y * 2, mean + var
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (4, 3, 7):
+        x = torch.randn(size, WIDTH, generator=devices.generator(size))
+        compare(differentiable(program, x), differentiable(compiled, x))
+
+
+def _kept_before(x: Tensor, state: Tensor) -> Tensor:
+    before = torch.zeros_like(state)
+    before.copy_(state)
+    state.add_(1)
+    return x * V + before
+
+
+def _swapped(x: Tensor, state: Tensor) -> Tensor:
+    other, held = state.flip(0), torch.empty_like(state)
+    held.view(-1).copy_(state.view(-1))
+    state.copy_(other)
+    other.copy_(held)
+    return x * V * other
+
+
+def _read_and_written(x: Tensor, state: Tensor) -> Tensor:
+    state.add_(1)
+    weight = state * state
+    state.mul_(2)
+    return (x * V * weight) ** 2
+
+
+def _a_view_of_it(x: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+    state[1:3] = x.detach().sum()
+    return x * V, state[:3], state.view(-1)
+
+
+def _in_stages(x: Tensor, state: Tensor) -> tuple[Tensor, ...]:
+    y, part = (x * V).sin(), state[1:2]
+    state.add_(1)
+    z = y.exp() + part
+    state.add_(1)
+    return y, z, (z * state).sum()
+
+
+STATES: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "kept before": _kept_before,
+    "swapped": _swapped,
+    "read and written": _read_and_written,
+    "a view of it": _a_view_of_it,
+    "in stages": _in_stages,
+}
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize("name", STATES)
+def test_state_of_the_caller(name: str, second: bool) -> None:
+    """Read before and after it is written to; by gradients of gradients too."""
+    compiled = anyshape.compile(STATES[name], dynamic=True)
+    for size in (3, 1, 5, 2):
+        outcomes: list[list[Tensor | None]] = []
+        for function in (STATES[name], compiled):
+            x = torch.linspace(-1, 1, size * WIDTH).view(size, WIDTH).requires_grad_()
+            state = torch.linspace(0, 1, WIDTH)
+            given = function(x, state)
+            results = [given] if isinstance(given, Tensor) else list(given)
+            total = sum((each.cos().sum() for each in results if each.requires_grad), x.sum() * 0)
+            grads = torch.autograd.grad(total, [x, V], create_graph=second)
+            if second:
+                penalty = sum((each.square().sum() for each in grads), x.sum() * 0)
+                grads += torch.autograd.grad(penalty, [x, V])
+            outcomes.append([*(each.detach() for each in results), *grads, state])
+        compare(outcomes[0], outcomes[1])
+
+
+def test_results_of_copies_are_their_own() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        y, a, b = x * V, torch.zeros_like(x), torch.empty_like(x)
+        a.copy_(y)
+        b.copy_(x)
+        return y, a, b
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (4, 3):
+        x = torch.randn(size, WIDTH, requires_grad=True)
+        results = compiled(x)
+        places = {each.untyped_storage().data_ptr() for each in (x, *results)}
+        assert len(places) == 4
+
+
+def _overlapping(x: Tensor) -> Tensor:
+    y = x.detach() * 2
+    y.unfold(1, 3, 1)[:, :, 1].zero_()
+    return x * y * V
+
+
+def _without_a_name(x: Tensor) -> Tensor:
+    y = x * V
+    torch.atleast_3d(y).mul_(2)
+    return y * 3
+
+
+@pytest.mark.parametrize("function", [_overlapping, _without_a_name])
+def test_views_of_other_kinds(function: Callable[[Tensor], Tensor]) -> None:
+    compiled = anyshape.compile(function, dynamic=True)
+    for size in (4, 3, 1):
+        x = torch.randn(size, WIDTH, generator=devices.generator(size))
+        compare(outcome(function, x), outcome(compiled, x))
+
+
+def test_a_view_without_gradients_in_gradients_of_gradients() -> None:
+    def program(x: Tensor) -> Tensor:
+        y = x * V
+        y.add_(1)
+        with torch.no_grad():
+            part = y[:, :1]
+        return (y * part).sum()
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (4, 3):
+        x = torch.ones(size, WIDTH, requires_grad=True)
+        want = torch.autograd.grad(program(x), x, create_graph=True)
+        compare([*want], [*torch.autograd.grad(compiled(x), x, create_graph=True)])
+
+
+def test_gradient_penalty_through_batch_norm() -> None:
+    """Its counter changes between a call and the gradient of its gradient."""
+    norm = nn.BatchNorm1d(WIDTH)
+    compiled = anyshape.compile(lambda x: norm(x) ** 3, dynamic=True)
+    for size in (4, 3):
+        x = torch.randn(size, WIDTH, requires_grad=True)
+        first, _ = compiled(x), compiled(x * 2)
+        (grad,) = torch.autograd.grad(first.sum(), x, create_graph=True)
+        assert torch.autograd.grad(grad.square().sum(), x)[0].isfinite().all()

@@ -96,7 +96,8 @@ class _Backward(TermGraph):
         self._program = program
         made = self._decomposed = decomposed(self._program.graph, graph.meta[FACTS])
         self._nodes = list(made.graph.nodes)
-        self._unstable = {made.mapped[each] for each in self._program.unstable}
+        unstable = self._program.unstable
+        self._unstable = {made.mapped[each] for each in unstable if each in made.mapped}
         #: nodes of the forward graph as placeholders of the backward one, and the way back
         self._placeholders: dict[torch.fx.Node, torch.fx.Node] = {}
         self._outer_of: dict[torch.fx.Node, torch.fx.Node] = {}

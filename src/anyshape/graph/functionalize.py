@@ -44,8 +44,9 @@ class FunctionalGraph(NamedTuple):
     epilogue: torch.fx.Graph | None = None
     #: what shares memory with inputs that are written to
     unstable: frozenset[Node] = frozenset()
-    #: numbers of the inputs that are written to
+    #: numbers of the inputs that are written to, and of those of them that something reads
     written: tuple[int, ...] = ()
+    read: tuple[int, ...] = ()
 
 
 def functionalized(graph: torch.fx.GraphModule) -> FunctionalGraph:
@@ -88,7 +89,15 @@ class _Functionalize:
             if root in caller and node in self._mapped
         }
         written = tuple(n for n, node in enumerate(inputs) if node in caller)
-        return FunctionalGraph(self._graph, symbols, epilogue, frozenset(unstable), written)
+        read = {root for node in self._old.nodes for root in self._read_by(node)}
+        return FunctionalGraph(
+            self._graph,
+            symbols,
+            epilogue,
+            frozenset(unstable),
+            written,
+            tuple(n for n in written if inputs[n] in read),
+        )
 
     # -- what shares memory ------------------------------------------------------------------------
 
@@ -115,6 +124,16 @@ class _Functionalize:
                 raise Unlowerable(f"a result requires grad, and `{name}` writes in place")
             self._written.add(self._writable(root, node, name))
 
+    def _read_by(self, node: Node) -> set[Node]:
+        """Tensors that an operator makes something else of."""
+        call = node.meta.get(CALL)
+        if call is None:
+            return set()
+        entry = lookup(call.function)
+        written = () if entry is None else _nodes_of(written_by(entry, node.args, node.kwargs))
+        given = [each for each in node.all_input_nodes if each not in written]
+        return {self._roots[each] for each in given} - {self._roots[node]}
+
     def _source(self, node: Node) -> Source | None:
         source = source_of(node)
         meta = node.meta.get(RESULT)
@@ -133,6 +152,8 @@ class _Functionalize:
 
     def _writable(self, root: Node, node: Node, name: str) -> Node:
         if root.op != "placeholder":
+            if not _writes(node):
+                raise Unlowerable(f"a result requires grad, and `{name}` writes to what is made")
             return root
         tensors = [each for each in node.all_input_nodes if _has_grad(each)]
         if _has_grad(root) or (_writes(node) and tensors and UNRECORDED not in node.meta):
@@ -178,7 +199,12 @@ class _Functionalize:
         return self._views[key]
 
     def _view(self, node: Node, of: Node) -> Node:
+        off = self._records and UNRECORDED in node.meta
+        if off:
+            self._graph.call_function(torch._C._set_grad_enabled, (False,))
         made = self._copied(node, self._now)
+        if off:
+            self._graph.call_function(torch._C._set_grad_enabled, (True,))
         has_grad = _has_grad(self._now(of)) and not _detaches(node)
         made.meta[RESULT] = _with_grad(result_of(node), has_grad)
         return made
@@ -275,7 +301,7 @@ class _Functionalize:
         call = view.meta[CALL]
         entry = lookup(call.function)
         row = None if entry is None else GRADIENT.get(entry.op.name)
-        if row is None or entry is None:
+        if row is None or entry is None or entry.op.name in _REPEATING:
             raise NoGradient("a view whose adjoint is not known")
         args = paired_tree(view.args, call.args, self._argument)
         if view.target is getattr:
@@ -289,7 +315,10 @@ class _Functionalize:
         if place is not None:
             grad, metas = {place: value}, [replace(each, dtype=value.dtype) for each in metas]
         known = {"result": None, "results": metas, "parts": {}, "function": entry.op.name}
-        return _differentiable(row(grad, **taken_by(row, {**known, **arguments}))["input"], value)
+        (made,) = row(grad, **taken_by(row, {**known, **arguments})).values()
+        if not isinstance(made, Term):
+            raise NoGradient("a view of several tensors")
+        return _differentiable(made, value)
 
     # -- terms -------------------------------------------------------------------------------------
 
@@ -403,6 +432,10 @@ def _nodes_of(arguments: Any) -> list[Node]:
     return [each for each in arguments.values() if isinstance(each, Node)]
 
 
+#: Views that show an element in several places: their adjoint is a sum.
+_REPEATING: Final = frozenset(
+    {"unfold", "expand", "expand_as", "broadcast_to", "broadcast_tensors", "meshgrid", "as_strided"}
+)
 #: They make tensors that gradients end at.
 _MAKE_LEAVES: Final = frozenset({"requires_grad_", "detach_", "parameter"})
 
@@ -426,8 +459,10 @@ def _laid_out(value: Term, layout: Layout) -> Term:
 
 
 def _copy(target: Term, src: Term) -> Term:
+    if src.meta.device != target.meta.device:
+        raise NoGradient("a copy from another device")
     if not target.meta.requires_grad or not torch.is_grad_enabled():
-        return src.clone() if src.node is target.node else src
+        return src.clone()
     # What is overwritten has a gradient, of zeros.
     everywhere = target.call(torch.ones_like, dtype=torch.bool)
     return everywhere.call(torch.where, src.to(target.dtype), target)

@@ -120,15 +120,20 @@ def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..
     parts = stages(program.graph)
     if len(parts) == 1:
         return _built_stage(graph, program, now)
+    inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
+    written = {inputs[number] for number in program.written}
     built: list[Callable[..., Any]] = []
     reports: list[Any] = []
     for part in parts:
         own = _LazyGraphModule(torch.nn.Module(), part.graph)
         own.meta |= graph.meta
-        recorded = is_recorded(part.graph.nodes)
-        built.append(
-            _built_stage(own, functionalized(own), now) if recorded else _built(own, [], now)
-        )
+        if is_recorded(part.graph.nodes):
+            apart = functionalized(own)
+            # What another stage writes to is not what it was, either.
+            changed = tuple(n for n, node in enumerate(part.inputs) if node in written)
+            built.append(_built_stage(own, apart._replace(written=changed, read=changed), now))
+        else:
+            built.append(_built(own, [], now))
         reports.append(own.meta[REPORT])
     graph.meta[REPORT] = StagedReport(reports)
     return in_stages(program, parts, built)

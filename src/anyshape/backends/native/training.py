@@ -37,6 +37,7 @@ def trained(
     these outputs; None if there is nothing. `eager`: the graph without writes, operator by
     operator, and the program `as_it_is`."""
     count, differentiable = graphs.outputs, set(graphs.differentiable)
+    written = frozenset(graphs.program.written)
     places = _places(graphs.program, (*graphs.symbols, *graphs.more))
     taken = sum(node.op == "placeholder" for node in graphs.program.graph.nodes)
     made: dict[tuple[int, ...], Backward | None] = {}
@@ -45,6 +46,7 @@ def trained(
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             ctx.random = torch.get_rng_state() if graphs.draws else None
+            ctx.before = {number: inputs[number].clone() for number in graphs.program.read}
             found = forward(*inputs)
             kept = found[count:]
             outputs = tuple(
@@ -53,7 +55,9 @@ def trained(
             ctx.set_materialize_grads(False)
             # Only what is needed is saved: torch looks whether that was changed meanwhile.
             ctx.given = inputs
-            ctx.versions = [_version(each) for each in inputs]
+            ctx.versions = [
+                None if number in written else _version(each) for number, each in enumerate(inputs)
+            ]
             ctx.kept = len(kept)
             needed = [inputs[n] for n in graphs.inputs if isinstance(inputs[n], torch.Tensor)]
             ctx.save_for_backward(*kept, *needed)
@@ -83,8 +87,8 @@ def trained(
             own = made[used]
             if own is None or torch.is_grad_enabled() or not all(map(_is_plain, given)):
                 _check_versions(ctx.given, ctx.versions)
-                for number in graphs.program.written:
-                    inputs[number] = inputs[number].clone()
+                for number in written:
+                    inputs[number] = ctx.before.get(number, inputs[number]).clone()
                 found = _again(eager, used, inputs[:taken], given, wanted, ctx.random)
                 return (*found, *(None for _ in inputs[taken:]))
             symbols = [_value(inputs, places[symbol]) for symbol in own.graphs.symbols]
@@ -187,7 +191,8 @@ def _version(value: Any) -> int | None:
 
 
 def _check_versions(inputs: Sequence[Any], versions: Sequence[int | None]) -> None:
-    if any(_version(each) != known for each, known in zip(inputs, versions, strict=True)):
+    pairs = zip(inputs, versions, strict=True)
+    if any(known is not None and _version(each) != known for each, known in pairs):
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace "
             "operation: gradients of gradients run the compiled graph again, on its inputs as they "
