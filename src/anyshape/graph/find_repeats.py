@@ -42,8 +42,8 @@ def repeated_run(
     settled: Callable[[object], object] = lambda meta: meta,
 ) -> Run | None:
     """The longest run of equal parts around the middle of the graph, or of one of its halves if
-    that is not most of it. `matters`: what else lowering
-    asks of a node. `settled`: what it knows of a meta."""
+    that is not most of it. `matters`: what else lowering asks of a node. `settled`: what it knows
+    of a meta."""
     first = next((n for n, node in enumerate(nodes) if node.op != "placeholder"), len(nodes))
     if len(nodes) - first < 2 * LEAST:
         return None

@@ -61,11 +61,13 @@ class _Functionalize:
         self._terms = RecordedTerms(self._graph, graph.meta[FACTS])
         self._sources: dict[Node, Source | None] = {}
         self._roots: dict[Node, Node] = {}
-        #: tensors that are written to, and those of them that the graph makes
+        #: roots of tensors that are written to, and of those that a result may share memory with
+        #: for some sizes only
         self._written: set[Node] = set()
         self._uncertain: set[Node] = set()
-        #: nodes of the new graph: of tensors that are written to, as they are now
+        #: nodes of the new graph; of a root that is written to, what it is now
         self._mapped: dict[Node, Node] = {}
+        #: how often such a root was written to so far, and views of it that were taken since
         self._version: dict[Node, int] = {}
         self._views: dict[tuple[Node, int, bool], Node] = {}
         #: whether autograd records where the graph is at
