@@ -11,6 +11,7 @@ from anyshape.codegen.nvptx.module import LaunchRule
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, evaluate
 from anyshape.symbolic.expr import symbols_of
+from tests.codegen.gpu_emulator import GROUP_THREADS
 
 _WARP: Final = 32
 #: Threads of a block, where nothing speaks for another number.
@@ -36,6 +37,8 @@ class Geometry(NamedTuple):
     private: int = 0
     #: whether the threads of a block share rows
     by_rows: bool = False
+    #: whether blocks share points
+    together: bool = False
 
     @property
     def scratch(self) -> int:
@@ -67,12 +70,17 @@ def _longest(rule: LaunchRule) -> int:
     return rule.each * rule.lanes * MOST_THREADS
 
 
-def geometry(rule: LaunchRule, sizes: Sequence[int], most_shared: int) -> Geometry | None:
-    """None if there is nothing to do."""
+def geometry(
+    rule: LaunchRule, sizes: Sequence[int], most_shared: int, room: int = 0
+) -> Geometry | None:
+    """None if there is nothing to do. `room`: for how many blocks of a group."""
     points, length = _value(rule.points, sizes), _value(rule.length, sizes)
-    private = _value(rule.private, sizes)
+    private, depth = _value(rule.private, sizes), _value(rule.depth, sizes)
     if rule.form == "rows":
-        return _rows(rule, points, length, private, most_shared)
+        room = room if rule.part_bytes else 0
+        return _rows(rule, points, depth, private, most_shared, room)
+    if rule.form == "strips":
+        return _strips(rule, points, -(-length // rule.lanes), depth, most_shared, room)
     if rule.form == "columns":
         points *= -(-length // rule.lanes)
     if points <= 0:
@@ -89,12 +97,31 @@ def geometry(rule: LaunchRule, sizes: Sequence[int], most_shared: int) -> Geomet
     return Geometry(grid, (block, 1), 0, private)
 
 
+def _strips(
+    rule: LaunchRule, points: int, vectors: int, depth: int, most_shared: int, room: int
+) -> Geometry | None:
+    if points <= 0 or vectors <= 0:
+        return None
+    x = min(_WARP, 1 << (vectors - 1).bit_length())
+    y = GROUP_THREADS // x
+    while y > 1 and (2 * y > depth or rule.part_bytes * x * y > most_shared):
+        y //= 2
+    strips = points * -(-vectors // x)
+    parts = min(room // strips, depth // (4 * y))
+    shared = rule.part_bytes * x * y
+    if parts > 1:
+        return Geometry(strips * parts, (x, y), shared, together=True)
+    return Geometry(min(strips, _GRID), (x, y), shared)
+
+
 def _rows(
-    rule: LaunchRule, points: int, length: int, private: int, most_shared: int
+    rule: LaunchRule, points: int, vectors: int, private: int, most_shared: int, room: int
 ) -> Geometry | None:
     if points <= 0:
         return None
-    vectors = -(-length // rule.lanes)
+    parts = min(room // points, vectors // (4 * GROUP_THREADS))
+    if parts > 3:
+        return Geometry(points * parts, (GROUP_THREADS, 1), 0, private, by_rows=True, together=True)
     threads, each = (_FEWEST, rule.each) if rule.each else (_WARP, _EACH)
     if rule.tiled:
         threads = THREADS

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import re
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
@@ -45,11 +46,24 @@ from tests.codegen.gpu_instructions import for_host
 from tests.codegen.jit import host_machine, optimized
 
 _REGISTERS = ("tid.x", "tid.y", "ntid.x", "ntid.y", "ctaid.x", "nctaid.x")
-_GIVEN = ", ".join([f"i32 %emu.{name}" for name in _REGISTERS] + ["ptr %barrier", "ptr %shuffle"])
+_CALLBACKS = ("barrier", "shuffle", "pause")
+_GIVEN = ", ".join(
+    [f"i32 %emu.{name}" for name in _REGISTERS] + [f"ptr %{name}" for name in _CALLBACKS]
+)
 _SHARED = 1 << 16
 _LAUNCH: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, *[ctypes.c_void_p] * 3
 )
+_LAUNCH_TOGETHER: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, *[ctypes.c_void_p] * 2
+)
+_MEMSET: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_size_t, ctypes.c_void_p
+)
+#: Threads of a block of a group: few, since each is one of this process.
+GROUP_THREADS: Final = 64
+#: Blocks that there is room for.
+_ROOM: Final = 4
 _STREAM: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
 _HOST_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
@@ -146,6 +160,8 @@ def _for_host(text: str) -> str:
         r"call i32 @llvm\.nvvm\.read\.ptx\.sreg\.([\w.]+)\(\)", r"add i32 %emu.\1, 0", text
     )
     text = text.replace("call void @llvm.nvvm.barrier0()", "call void %barrier()")
+    text = text.replace("call void @llvm.nvvm.membar.gl()", "fence seq_cst")
+    text = re.sub(r'call void asm sideeffect "nanosleep[^\n]*', "call void %pause()", text)
     text = text.replace("  call void @llvm.trap()\n", "")
     text = re.sub(
         r"call i32 @llvm\.nvvm\.shfl\.sync\.bfly\.i32\(i32 -1, (i32 \S+), (i32 \d+), i32 31\)",
@@ -168,6 +184,11 @@ def emulated_abi() -> HostAbi:
     return replace(host_abi(torch_abi()), is_launched=True)
 
 
+def _set_bytes(where: int, byte: int, count: int, stream: int | None) -> int:
+    ctypes.memset(where, byte, count)
+    return 0
+
+
 class Started(NamedTuple):
     """A launch that the driver has seen."""
 
@@ -175,6 +196,8 @@ class Started(NamedTuple):
     grid: int
     block: tuple[int, int]
     shared: int
+    #: whether blocks wait for each other
+    together: bool = False
 
 
 class _Both(NamedTuple):
@@ -197,22 +220,29 @@ class Gpu:
         shared: int = _SHARED,
         fails: int = 0,
         runs: bool = True,
+        room: int = _ROOM,
     ) -> None:
         self.started: list[Started] = []
         self.texts: list[str] = []
         self.rules: list[tuple[LaunchRule, ...]] = []
         self.checks = (ctypes.c_int32 * max(len(kernels), 1))()
         self._fails, self._runs = fails, runs
-        self._functions: list[tuple[str, int, bool]] = []
+        self._functions: list[tuple[str, list[int], bool]] = []
         self._engines: list[Any] = []
         for kernel, counts in kernels:
             self._add(kernel, counts)
         words = [shared, 0, ctypes.addressof(self.checks)]
         assert len(words) == len(TABLE)
         # Handles are numbers from 1: a null is no function.
-        words += range(1, len(self._functions) + 1)
+        rules = [rule for each in self.rules for rule in each]
+        for number, rule in enumerate(rules, start=1):
+            words += [number, room if rule.part_bytes else 0]
         self.table = (ctypes.c_int64 * len(words))(*words)
         self._launch = _LAUNCH(self._launched)
+        #: of blocks that wait for each other
+        self.launch_together: Callable[..., int] = self._launched_together
+        self._launch_together = _LAUNCH_TOGETHER(lambda *given: self.launch_together(*given))
+        self._memset = _MEMSET(_set_bytes)
         self._stream = _STREAM(lambda device, where: 0)
 
     def _add(self, kernel: Kernel, counts: Counts) -> None:
@@ -220,19 +250,29 @@ class Gpu:
         self.rules.append(tuple(each.rule for each in functions))
         for each in functions:
             text, rule = module_text(each, counts, nvptx_target((9, 0), 80)), each.rule
+            self.texts.append(text)
+            self._functions.append((rule.name, [], rule.form in ("rows", "strips")))
+            self._address(len(self._functions) - 1, 0)
+
+    def _address(self, function: int, block: int) -> int:
+        """Of the code of a block: those that run at the same time have their own shared memory."""
+        name, addresses, _ = self._functions[function]
+        while len(addresses) <= block:
             machine = host_machine()
-            engine = llvm.create_mcjit_compiler(optimized(_for_host(text), machine), machine)
+            text = _for_host(self.texts[function])
+            engine = llvm.create_mcjit_compiler(optimized(text, machine), machine)
             engine.finalize_object()
             self._engines.append(engine)
-            self.texts.append(text)
-            address = engine.get_function_address(rule.name)
-            self._functions.append((rule.name, address, rule.form == "rows"))
+            addresses.append(engine.get_function_address(name))
+        return addresses[block]
 
     def address(self, name: str) -> int | None:
         if name == TABLE_NAME:
             return ctypes.addressof(self.table)
         known = {
             "cuLaunchKernel": self._launch,
+            "cuLaunchCooperativeKernel": self._launch_together,
+            "cuMemsetD8Async": self._memset,
             "aoti_torch_get_current_cuda_stream": self._stream,
             **ATTENTION,
         }
@@ -241,7 +281,7 @@ class Gpu:
 
     def helpers(self) -> Loaded:
         """What host code finds by name: what is the same for all, and then what is ours."""
-        text = join_module([helpers_module(emulated_abi()), launch_helpers(0)])
+        text = join_module([helpers_module(emulated_abi()), launch_helpers(0, GROUP_THREADS)])
         code = load(build(Source(text, quick=True), host_target(disk_cache())), self)
         return _Both(self, code)
 
@@ -255,11 +295,11 @@ class Gpu:
         self,
         function: int,
         grid: int,
-        _: int,
-        __: int,
+        _y: int,
+        _z: int,
         x: int,
         y: int,
-        ___: int,
+        _deep: int,
         shared: int,
         stream: int | None,
         params: int,
@@ -267,17 +307,52 @@ class Gpu:
     ) -> int:
         if self._fails:
             return self._fails
-        name, address, together = self._functions[function - 1]
+        name, _, together = self._functions[function - 1]
         self.started.append(Started(name, grid, (x, y), shared))
         (arguments,) = (ctypes.c_void_p * 1).from_address(params)
         if self._runs:
-            _run(address, grid, (x, y), arguments, together)
+            address = self._address(function - 1, 0)
+            for block in range(grid):
+                for thread in _run(address, block, grid, (x, y), arguments, together):
+                    thread.join()
+        return 0
+
+    def _launched_together(
+        self,
+        function: int,
+        grid: int,
+        _y: int,
+        _z: int,
+        x: int,
+        y: int,
+        _deep: int,
+        shared: int,
+        stream: int | None,
+        params: int,
+    ) -> int:
+        """Blocks that wait for each other."""
+        if self._fails:
+            return self._fails
+        name = self._functions[function - 1][0]
+        self.started.append(Started(name, grid, (x, y), shared, together=True))
+        (arguments,) = (ctypes.c_void_p * 1).from_address(params)
+        threads: list[threading.Thread] = []
+        if self._runs:
+            for block in range(grid):
+                address = self._address(function - 1, block)
+                threads += _run(address, block, grid, (x, y), arguments, True)
+        for thread in threads:
+            thread.join()
         return 0
 
 
-def _run(address: int, grid: int, block: tuple[int, int], arguments: Any, together: bool) -> None:
+def _run(
+    address: int, place: int, grid: int, block: tuple[int, int], arguments: Any, together: bool
+) -> list[threading.Thread]:
+    """A block: its threads, which are under way, or none if it is done."""
     wait, swap = ctypes.CFUNCTYPE(None), ctypes.CFUNCTYPE(*[ctypes.c_int32] * 3)
-    entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap)(address)
+    given = [ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap, wait]
+    entry = ctypes.CFUNCTYPE(None, *given)(address)
     width, height = block
     count = width * height
     barrier = threading.Barrier(count)
@@ -293,31 +368,35 @@ def _run(address: int, grid: int, block: tuple[int, int], arguments: Any, togeth
         warp.wait()
         return found
 
-    def one(number: int, block: int) -> None:
+    def one(number: int) -> None:
         own.number = number
-        places = (number % width, number // width, width, height, block, grid)
-        entry(arguments, *places, waiting, swapping)
+        places = (number % width, number // width, width, height, place, grid)
+        entry(arguments, *places, waiting, swapping, pausing)
 
     waiting, swapping = wait(barrier.wait if together else lambda: None), swap(shuffle)
-    for position in range(grid):
-        if not together:
-            for number in range(count):
-                one(number, position)
-            continue
-        threads = [threading.Thread(target=one, args=(n, position)) for n in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    pausing = wait(lambda: time.sleep(1e-4))
+    if not together:
+        for number in range(count):
+            one(number)
+        return []
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    return threads
 
 
 class Emulated:
     """A kernel, called with arrays, sizes and numbers; gives the number of a check that failed."""
 
     def __init__(
-        self, kernel: Kernel, counts: Counts, shared: int = _SHARED, runs: bool = True
+        self,
+        kernel: Kernel,
+        counts: Counts,
+        shared: int = _SHARED,
+        runs: bool = True,
+        room: int = _ROOM,
     ) -> None:
-        self.gpu = Gpu([(kernel, counts)], shared, runs=runs)
+        self.gpu = Gpu([(kernel, counts)], shared, runs=runs, room=room)
         text = launch_function("start", self.gpu.rules[0], counts, 0, 0)
         self._host = self.gpu.host(join_module([DECLARATIONS, text]))
         start = self._host.address("start")

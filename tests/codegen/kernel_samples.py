@@ -54,6 +54,18 @@ def softmax() -> Kernel:
     )
 
 
+def softmax_of_columns() -> Kernel:
+    place = ALONG * ROWS + AT
+    x = load("k0", place, "f32")
+    above = op("exp", op("sub", x, row("m", "f32", NOTHING)))
+    return kernel(
+        (POINTS,),
+        Stage((LINE,), folds=(Fold("m", "max", x, "f32"),)),
+        Stage((LINE,), folds=(Fold("s", "sum", above, "f32"),)),
+        Stage((LINE,), (Store("k1", place, op("div", above, row("s", "f32", NOTHING))),)),
+    )
+
+
 def layer_norm() -> Kernel:
     place = AT * COLUMNS + ALONG
     x = load("k0", place, "f32")

@@ -44,6 +44,7 @@ SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
     "sum of rows": (samples.sum_of_rows(), (2, 2, 0)),
     "sum of columns": (samples.sum_of_columns("f64"), (2, 2, 0)),
     "sum of all": (samples.sum_of_all("bf16"), (2, 2, 0)),
+    "softmax of columns": (samples.softmax_of_columns(), (2, 2, 0)),
     "running sum": (samples.running_sum(), (2, 2, 0)),
 }
 
@@ -175,7 +176,7 @@ def test_geometry() -> None:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_python_starts_kernels_as_machine_code_does(name: str) -> None:
     kernel, counts = SAMPLES[name]
-    gpu = Gpu([(kernel, counts)], shared=1024, runs=False)
+    gpu = Gpu([(kernel, counts)], shared=1024, runs=False, room=40)
     text = launch_function("start", gpu.rules[0], counts, 0, 0)
     host = gpu.host(join_module([DECLARATIONS, text]))
     start = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(host.address("start") or 0)
@@ -184,11 +185,15 @@ def test_python_starts_kernels_as_machine_code_does(name: str) -> None:
         sizes = [int(2 ** (rng.random() * 16)) - 1 for _ in range(counts[1])]
         addresses = [4096 * (k + 1) + rng.choice((0, 0, 0, 4, 8)) for k in range(counts[0])]
         rule = chosen(gpu.rules[0], sizes, addresses)
-        shape = geometry(rule, sizes, 1024)
+        shape = geometry(rule, sizes, 1024, room=40)
         gpu.started.clear()
         buffers = (ctypes.c_void_p * counts[0])(*addresses)
         assert start(buffers, (ctypes.c_int64 * counts[1])(*sizes), None, None) == 0
-        expected = [] if shape is None else [(rule.name, shape.grid, shape.block, shape.shared)]
+        expected = [
+            Started(rule.name, each.grid, each.block, each.shared, each.together)
+            for each in [shape]
+            if each is not None
+        ]
         assert gpu.started == expected
 
 

@@ -55,8 +55,6 @@ class Lowering(Settling):
         nodes: list[torch.fx.Node] = list(graph.nodes)
         refuse_recorded(nodes)
         self.device = _device_of(nodes)
-        self.values.rows_only = self.on_gpu
-        self.values.hints = self.facts.hints
         self._uses = {node: len(node.users) for node in nodes}
         self._sharing = Sharing(graph, may_write)
         if self._sharing.is_written:

@@ -21,6 +21,7 @@ from anyshape.codegen.nvptx.module import (
     module_text,
     nvptx_target,
 )
+from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
 from anyshape.graph.plan import Unlowerable
 from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
@@ -135,6 +136,14 @@ def _code(launch: Launch, target: GpuTarget) -> _KernelCode:
     return _codes.setdefault((key, counts, target), found)
 
 
+def _resident_blocks(rule: LaunchRule, function: int, device: int) -> int:
+    """Blocks that the GPU has room for at the same time; 0 if they share nothing."""
+    if not rule.part_bytes:
+        return 0
+    shared = rule.part_bytes * GROUP_THREADS if rule.form == "strips" else 0
+    return driver().resident_blocks(function, GROUP_THREADS, shared, device)
+
+
 class _Table:
     """What the host function has to know of this process: `codegen/nvptx/launch.py`."""
 
@@ -144,11 +153,11 @@ class _Table:
         self.checks: torch.Tensor | None = None
         if any(rule.checks for code in codes for rule in code.rules):
             self.checks = torch.zeros(len(codes), dtype=torch.int32, device="cpu").pin_memory()
-        functions = [
-            module.function(device, rule.name, target.most_shared)
-            for code in codes
-            for module, rule in zip(code.modules, code.rules, strict=True)
-        ]
+        functions: list[int] = []
+        for code in codes:
+            for module, rule in zip(code.modules, code.rules, strict=True):
+                function = module.function(device, rule.name, target.most_shared)
+                functions += [function, _resident_blocks(rule, function, device)]
         first = {
             "shared": max(0, target.most_shared - LEFT_FOR_KERNELS),
             "error": 0,

@@ -93,6 +93,8 @@ class Emitter(FunctionBody):
         self.vector_axis: Symbol | None = None
         #: which of several vectors of a round is being written
         self.copy = 0
+        #: whether they are of several rounds of a loop, and not side by side
+        self.takes_rounds = False
         #: for each vector of a round where some lanes may be missing: those that exist
         self.masks: tuple[str, ...] = ()
         #: how many they are
@@ -144,7 +146,7 @@ class Emitter(FunctionBody):
         return self.lanes if wide else 0
 
     def copy_if(self, wide: bool) -> int:
-        return self.copy if wide else -1
+        return self.copy if wide or self.takes_rounds else -1
 
     def widen(self, value: IrValue) -> str:
         """The text of the value in all lanes."""
@@ -287,7 +289,7 @@ class Emitter(FunctionBody):
             return found
         level, wide = self.traits(scalar)
         if scalar.op == "row":
-            return self.rows[scalar.data, self.copy_if(wide)]
+            return self.rows[scalar.data, self.copy if wide and not self.takes_rounds else wide - 1]
         return self.levels[level].known.get((scalar, self.copy_if(wide)))
 
     def _value(self, scalar: Scalar) -> IrValue:

@@ -9,7 +9,7 @@ from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.plan import LONG, can_be_shared
 from anyshape.codegen.llvm.prefetch import emit_prefetch, prefetchable_loads
-from anyshape.codegen.llvm.reductions import FLUSH, Folding, Scanning
+from anyshape.codegen.llvm.reductions import FLUSH, Scanning, foldings_of
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.loops.expr import Axis
 from anyshape.loops.kernels import Stage
@@ -35,10 +35,7 @@ class StageCode:
         self.copies = copies
         #: sets of states that leave the loops
         self.kept = copies if self.in_columns else 1
-        self.foldings = [
-            Folding(f.fold, f.value.dtype if f.fold.startswith("arg") else f.dtype, f.dtype)
-            for f in self.stage.folds
-        ]
+        self.foldings = foldings_of(self.stage)
         self.ahead = prefetchable_loads(e, number)
         #: of states: a stage without vectors has single numbers
         self.lanes = e.lanes if self.in_columns or self.stage.axes else 0
@@ -257,7 +254,7 @@ class StageCode:
                 for other in range(self.copies):
                     at = other * sum(parts) + sum(parts[:number])
                     sets.append(firsts[at : at + parts[number]])
-                if self.in_columns:
+                if self.kept > 1:
                     sets = [sets[copy]]
                 while len(sets) > 1:
                     sets = [

@@ -330,7 +330,7 @@ def lane_offsets(e: Emitter, step: Size) -> str:
     wide = f"<{e.lanes} x i64>"
     return e.once(
         level,
-        ("offsets", step),
+        ("offsets", step, e.copy_if(False)),
         lambda: e.let(f"mul {wide} {wide_size(e, step)}, {lane_numbers(e.lanes)}"),
     )
 

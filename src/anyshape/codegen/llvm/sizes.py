@@ -45,7 +45,8 @@ def wide_size(e: Emitter, size: Size) -> str:
     """The value in each lane, a vector."""
     level, wide = e.traits_of_size(size)
     if not wide:
-        return e.once(level, ("splat", size), lambda: e.splat("i64", narrow_size(e, size)))
+        key = ("splat", size, e.copy_if(False))
+        return e.once(level, key, lambda: e.splat("i64", narrow_size(e, size)))
     return e.once(level, ("wide", size, e.copy), lambda: _wide(e, size))
 
 

@@ -2,24 +2,29 @@
 
     define ptx_kernel void @name(ptr byval([9 x i64]) %buffers)
 
-The one argument holds the addresses of buffers, then sizes, then numbers, then where private memory
-is and how much of it each row or thread has (0: it is in shared memory), then where a check that
-fails leaves its number.
+The one argument holds the addresses of buffers, then sizes, then numbers, then `OWN`: where private
+memory is and how much of it each row or thread has (0: it is in shared memory), where a check that
+fails leaves its number, how many blocks share a point and where they meet.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
-from anyshape.codegen.nvptx.block_reduce import BlockStage
+from anyshape.codegen.nvptx.block_group import block_barrier, write_group_places
+from anyshape.codegen.nvptx.block_reduce import SHARED, GroupStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plan import GpuPlan
+from anyshape.codegen.nvptx.strips import StripStage
 from anyshape.codegen.nvptx.tiles import THREADS, TileStage, tile_side
 from anyshape.loops.collapsed_axes import Flattened
 from anyshape.loops.expr import Axis
 
-SHARED = "@as_shared"
+#: The words behind what a caller gives.
+OWN: Final = ("ptr", "i64", "ptr", "i64", "ptr")
 
 
 def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int, int]) -> str:
@@ -32,7 +37,7 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
     e.at_start(f"%sizes = getelementptr i64, ptr %buffers, i64 {buffers}")
     e.at_start(f"%numbers = getelementptr i64, ptr %buffers, i64 {buffers + sizes}")
     end = buffers + sizes + numbers
-    for number, type_ in enumerate(("ptr", "i64", "ptr")):
+    for number, type_ in enumerate(OWN):
         e.at_start(f"%place.{number} = getelementptr i64, ptr %buffers, i64 {end + number}")
         e.at_start(
             f"%own.{number} = load {type_}, ptr %place.{number}, align 8, !invariant.load !0"
@@ -40,11 +45,15 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
     e.enter()
     if gpu.form == "rows":
         _rows(e, gpu)
+    elif gpu.form == "strips":
+        _strips(e, gpu)
     else:
         _points(e)
     _leave_failures(e)
     e.do("ret void")
-    head = f"define ptx_kernel void @{name}(ptr byval([{end + 3} x i64]) align 8 %buffers) {{"
+    head = (
+        f"define ptx_kernel void @{name}(ptr byval([{end + len(OWN)} x i64]) align 8 %buffers) {{"
+    )
     return "\n".join([head, "entry:", e.text(), "}"])
 
 
@@ -79,10 +88,7 @@ def _fail(e: Emitter, number: int) -> None:
 def _points(e: Emitter) -> None:
     column = e.plan.column
     axes = e.kernel.axes if column is None else e.kernel.axes[:-1]
-    extents = [narrow_size(e, axis.extent) for axis in axes]
-    total = "1"
-    for extent in extents:
-        total = e.let(f"mul i64 {total}, {extent}")
+    extents, total = _counted(e, axes)
     units = "1"
     if column is not None:
         units = narrow_size(e, column.extent)
@@ -111,6 +117,15 @@ def _points(e: Emitter) -> None:
 
     some = e.let(f"icmp slt i64 {number}, {total}")
     e.run_if(some, lambda: e.loop((number, total, step), [], [], body))
+
+
+def _counted(e: Emitter, axes: tuple[Axis, ...]) -> tuple[list[str], str]:
+    """The extents of axes, and how many points they have."""
+    extents = [narrow_size(e, axis.extent) for axis in axes]
+    total = "1"
+    for extent in extents:
+        total = e.let(f"mul i64 {total}, {extent}")
+    return extents, total
 
 
 def _set_digits(e: Emitter, axes: tuple[Axis, ...], extents: list[str], row: str) -> None:
@@ -182,12 +197,13 @@ def _stages(e: Emitter) -> None:
 def _rows(e: Emitter, gpu: GpuPlan) -> None:
     vectors = gpu.each
     axes = e.kernel.axes
-    extents = [narrow_size(e, axis.extent) for axis in axes]
-    total = "1"
-    for extent in extents:
-        total = e.let(f"mul i64 {total}, {extent}")
-    first = e.let("mul i64 %ctaid.64, %ntid.y.64")
-    step = e.let("mul i64 %nctaid.64, %ntid.y.64")
+    extents, total = _counted(e, axes)
+    group, groups = "%ctaid.64", "%nctaid.64"
+    if gpu.part_bytes:
+        write_group_places(e, str(gpu.part_bytes))
+        group, groups = "%group.64", "%groups.64"
+    first = e.let(f"mul i64 {group}, %ntid.y.64")
+    step = e.let(f"mul i64 {groups}, %ntid.y.64")
     e.do("%warps = lshr i32 %ntid, 5")
     e.do("%has.warps = icmp ugt i32 %ntid, 32")
     e.do("%lane = and i32 %tid, 31")
@@ -195,8 +211,12 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
     e.do("%first.warp = mul i32 %tid.y, %warps")
     e.do(f"%warp = add i32 %first.warp, {e.let('lshr i32 %tid, 5')}")
     e.do("%is.warp = icmp ult i32 %lane, %warps")
-    mine = _tile_places(e) if gpu.tiled else e.let(f"mul i64 %tid.64, {e.lanes}")
-    e.do(f"%stride = mul i64 {'%tile.width' if gpu.tiled else '%ntid.64'}, {e.lanes}")
+    thread, threads = "%tid.64", "%ntid.64"
+    if gpu.part_bytes:
+        thread = e.let(f"add i64 {e.let('mul i64 %part.64, %ntid.64')}, %tid.64")
+        threads = e.let("mul i64 %parts.64, %ntid.64")
+    mine = _tile_places(e) if gpu.tiled else e.let(f"mul i64 {thread}, {e.lanes}")
+    e.do(f"%stride = mul i64 {'%tile.width' if gpu.tiled else threads}, {e.lanes}")
     if e.kernel.private and not vectors:
         _private_rows(e, first, gpu.tiled)
 
@@ -208,6 +228,8 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
         row = e.let(f"select i1 %active, i64 {number}, i64 {last}")
         e.do(f"%begin = select i1 %active, i64 {mine}, i64 {(1 << 62)}")
         is_first = e.let("icmp eq i32 %tid, 0")
+        if gpu.part_bytes:
+            is_first = e.let(f"and i1 {is_first}, {e.let('icmp eq i32 %part, 0')}")
         e.do(f"%leads = and i1 %active, {is_first}")
         _set_digits(e, axes, extents, row)
         if vectors:
@@ -217,13 +239,53 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
             write_held_rows(e, vectors)
             return []
         count = len(e.kernel.stages)
-        stage = TileStage if gpu.tiled else BlockStage
+        stage = TileStage if gpu.tiled else GroupStage
         for position in range(count):
             stage(e, position).write(position == count - 1)
-        BlockStage.team.barrier(e)
+        # A group of blocks has one row, and a block of its own may have more.
+        block_barrier(e)
         return []
 
     e.loop((first, total, step), [], [], body)
+
+
+def _strips(e: Emitter, gpu: GpuPlan) -> None:
+    column = e.plan.column
+    assert column is not None, "strips are of columns"
+    axes = e.kernel.axes[:-1]
+    extents, points = _counted(e, axes)
+    write_group_places(e, e.let(f"mul i64 %ntid.64, {gpu.part_bytes}"))
+    e.do("%block.threads = mul i64 %ntid.64, %ntid.y.64")
+    e.do("%has.team = icmp ugt i32 %ntid.y, 1")
+    before = e.let("mul i64 %part.64, %ntid.y.64")
+    e.do(f"%team.number = add i64 {before}, %tid.y.64")
+    e.do("%team.count = mul i64 %parts.64, %ntid.y.64")
+    leads = e.let("icmp eq i64 %team.number, 0")
+    units = e.let(f"udiv i64 {narrow_size(e, column.extent)}, {e.lanes}")
+    above = e.let(f"add i64 {units}, {e.let('sub i64 %ntid.64, 1')}")
+    strips = e.let(f"udiv i64 {above}, %ntid.64")
+    total = e.let(f"mul i64 {points}, {strips}")
+
+    def body(number: str, _: list[str]) -> list[str]:
+        row = e.let(f"udiv i64 {number}, {strips}")
+        strip = e.let(f"sub i64 {number}, {e.let(f'mul i64 {row}, {strips}')}")
+        unit = e.let(f"add i64 {e.let(f'mul i64 {strip}, %ntid.64')}, %tid.64")
+        e.do(f"%active = icmp slt i64 {unit}, {units}")
+        e.do(f"%leads = and i1 %active, {leads}")
+        # Those without a column read the last one, and write nothing.
+        unit = e.let(f"call i64 @llvm.smin.i64(i64 {unit}, i64 {e.let(f'sub i64 {units}, 1')})")
+        _set_digits(e, axes, extents, row)
+        start = e.let(f"mul i64 {unit}, {e.lanes}")
+        e.vector_axis = column.symbol
+        e.loops[column.symbol] = Loop(len(e.levels) - 1, start, column.extent)
+        count = len(e.kernel.stages)
+        for position in range(count):
+            StripStage(e, position).write(position == count - 1)
+        block_barrier(e)
+        e.vector_axis = None
+        return []
+
+    e.loop(("%group.64", total, "%groups.64"), [], [], body)
 
 
 def _tile_places(e: Emitter) -> str:

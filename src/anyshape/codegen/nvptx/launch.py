@@ -5,19 +5,24 @@ Of each kernel there is a function that looks as one of a CPU's kernels does:
     define i32 @name(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch)
 
 It gives 0, or which of `failures` it was. What it needs to know of this process is in a table of
-words (`@anyshape_gpu`): `TABLE`, then the handles of all functions of all kernels in order.
+words (`@anyshape_gpu`): `TABLE`, then of all functions of all kernels in order the handle, and how
+many of its blocks the GPU has room for (0 where blocks share nothing).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from string import Template
 from typing import Final
 
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.codegen.ir_builder import FunctionBody
+from anyshape.codegen.nvptx.block_group import COUNTER
 from anyshape.codegen.nvptx.held_rows import MOST_THREADS
+from anyshape.codegen.nvptx.kernel import OWN
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
+from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, Symbol, ceildiv
 from anyshape.symbolic.expr import symbols_of
@@ -30,7 +35,8 @@ TABLE_NAME: Final = "anyshape_gpu"
 DECLARATIONS: Final = f"""
 @{TABLE_NAME} = external global i64
 declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i1)
-declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_strips(ptr, i64, ptr, ptr, i64, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
@@ -60,7 +66,7 @@ def launch_function(
     with lines.only_if(sizes.trouble()):
         lines.do("ret i32 3")
     for position, rule in enumerate(rules):
-        handle = len(TABLE) + first + position
+        handle = len(TABLE) + 2 * (first + position)
         call = _call(rule, sizes, f"ptr @{TABLE_NAME}, i64 {handle}, ptr {arguments}, ptr {own}")
         if position == len(rules) - 1:
             lines.do(f"ret i32 {lines.let(call)}")
@@ -73,7 +79,7 @@ def launch_function(
 
 def _arguments(lines: FunctionBody, counts: Counts, number: int) -> tuple[str, str]:
     """The block of the kernel's arguments, and where in it the words begin that no caller gives."""
-    block = lines.stack(f"[{sum(counts) + 3} x i64]", hint="arguments")
+    block = lines.stack(f"[{sum(counts) + len(OWN)} x i64]", hint="arguments")
     at = 0
     for array, count in zip(("%buffers", "%sizes", "%numbers"), counts, strict=True):
         if count:
@@ -97,7 +103,8 @@ def _points(rule: LaunchRule) -> Size:
 
 def _sizes(rule: LaunchRule) -> list[Size]:
     vectors = ceildiv(rule.length, rule.lanes)
-    return [_points(rule), vectors, rule.private, rule.length, *rule.multiples, *rule.at_least]
+    sizes = [_points(rule), vectors, rule.depth, rule.private, rule.length]
+    return [*sizes, *rule.multiples, *rule.at_least]
 
 
 def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
@@ -123,14 +130,17 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
 
 
 def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
-    points, vectors, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:3])
+    points, vectors, depth, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:4])
+    part = f"i64 {rule.part_bytes}"
+    if rule.form == "strips":
+        return f"call i32 @anyshape_gpu_strips({given}, {points}, {vectors}, {depth}, {part})"
     if rule.form == "rows":
         each, least = (rule.each, 8) if rule.each else (8, 32)
         if rule.tiled:
             each, least = 1, THREADS
         return (
-            f"call i32 @anyshape_gpu_rows({given}, {points}, {vectors}, {private},"
-            f" i64 {each}, i64 {least})"
+            f"call i32 @anyshape_gpu_rows({given}, {points}, {depth}, {private},"
+            f" i64 {each}, i64 {least}, {part})"
         )
     serial = str(rule.serial).lower()
     return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, i1 {serial})"
@@ -141,6 +151,8 @@ def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
 _DECLARED: Final = """
 declare i32 @aoti_torch_get_current_cuda_stream(i32, ptr)
 declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
+declare i32 @cuLaunchCooperativeKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr)
+declare i32 @cuMemsetD8Async(ptr, i8, i64, ptr)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 """
@@ -182,25 +194,41 @@ start:
   %all = mul i64 %grid, %threads
   %scratch = mul i64 %all, %private
   %failed = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
-      i64 %grid, i64 %threads, i64 1, i64 0, i64 %private, i64 %scratch)
+      i64 %grid, i64 %threads, i64 1, i64 0, i64 %private, i64 %scratch, i64 1, i64 0)
   ret i32 %failed
 }
 """
 
 #: 32 to 1024 threads for each row, of which each takes four vectors if the row is long enough, and
 #: several rows a block while there are many. Private memory of a row is shared memory, or the
-#: device's where it is too long for that.
+#: device's where it is too long for that. Of few long rows, as many blocks as the GPU has room for
+#: share each; should they not be let, they are launched as others are.
 _ROWS: Final = """
 define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
                               i64 %vectors, i64 %private, i64 %each,
-                              i64 %fewest) nounwind {
+                              i64 %fewest, i64 %part) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
-  br i1 %some, label %widen, label %none
+  br i1 %some, label %several.blocks, label %none
 none:
   ret i32 0
+several.blocks:
+  %parts = call i64 @anyshape_gpu_parts(ptr %table, i64 %handle, i64 %points, i64 %vectors,
+      i64 $group_each)
+  %worth = icmp ugt i64 %parts, 3
+  br i1 %worth, label %group, label %widen
+group:
+  %group.grid = mul i64 %points, %parts
+  %group.scratch = mul i64 %points, %private
+  %refused = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
+      i64 %group.grid, i64 $group_threads, i64 1, i64 0, i64 %private, i64 %group.scratch,
+      i64 %parts, i64 %part)
+  %is.refused = icmp eq i32 %refused, 1
+  br i1 %is.refused, label %widen, label %grouped
+grouped:
+  ret i32 %refused
 widen:
-  %threads = phi i64 [%fewest, %entry], [%double, %widen]
+  %threads = phi i64 [%fewest, %several.blocks], [%fewest, %group], [%double, %widen]
   %double = shl i64 %threads, 1
   %taken = mul i64 %threads, %each
   %long = icmp slt i64 %taken, %vectors
@@ -239,24 +267,108 @@ count:
   %all = mul i64 %grid, %rows
   %scratch = mul i64 %all, %apart
   %failed = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
-      i64 %grid, i64 %threads, i64 %rows, i64 %shared, i64 %apart, i64 %scratch)
+      i64 %grid, i64 %threads, i64 %rows, i64 %shared, i64 %apart, i64 %scratch, i64 1, i64 0)
   ret i32 %failed
 }
 """
 
+#: How many blocks may share each point: as many as the GPU has room for, while each has so much to
+#: do of what there is.
+_PARTS: Final = """
+define internal i64 @anyshape_gpu_parts(ptr %table, i64 %handle, i64 %points, i64 %depth,
+                                        i64 %each) nounwind {
+  %at = add i64 %handle, 1
+  %slot = getelementptr i64, ptr %table, i64 %at
+  %room = load i64, ptr %slot
+  %fit = udiv i64 %room, %points
+  %worth = udiv i64 %depth, %each
+  %parts = call i64 @llvm.umin.i64(i64 %fit, i64 %worth)
+  ret i64 %parts
+}
+"""
+
+#: Up to 32 threads side by side on a strip, and so many for each of its vectors that a block is
+#: full, while there are rounds for them.
+_STRIPS: Final = """
+define i32 @anyshape_gpu_strips(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
+                                i64 %vectors, i64 %depth, i64 %part) nounwind {
+entry:
+  %some = icmp sgt i64 %points, 0
+  %columns = icmp sgt i64 %vectors, 0
+  %any = and i1 %some, %columns
+  br i1 %any, label %narrow, label %none
+none:
+  ret i32 0
+narrow:
+  %x = phi i64 [32, %entry], [%x.half, %narrow]
+  %x.half = lshr i64 %x, 1
+  %too.wide = icmp uge i64 %x.half, %vectors
+  br i1 %too.wide, label %narrow, label %narrowed
+narrowed:
+  %y.most = udiv i64 $group_threads, %x
+  %most = load i64, ptr %table
+  br label %lower
+lower:
+  %y = phi i64 [%y.most, %narrowed], [%y.half, %lower]
+  %y.half = lshr i64 %y, 1
+  %two = shl i64 %y, 1
+  %more = icmp sgt i64 %two, %depth
+  %states = mul i64 %part, %x
+  %shared = mul i64 %states, %y
+  %large = icmp sgt i64 %shared, %most
+  %less = or i1 %more, %large
+  %can = icmp ugt i64 %y, 1
+  %too.high = and i1 %less, %can
+  br i1 %too.high, label %lower, label %count
+count:
+  %above = add i64 %vectors, %x
+  %last = sub i64 %above, 1
+  %across = udiv i64 %last, %x
+  %strips = mul i64 %across, %points
+  %each = shl i64 %y, 2
+  %parts = call i64 @anyshape_gpu_parts(ptr %table, i64 %handle, i64 %strips, i64 %depth, i64 %each)
+  %worth = icmp ugt i64 %parts, 1
+  br i1 %worth, label %group, label %alone
+group:
+  %group.grid = mul i64 %strips, %parts
+  %refused = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
+      i64 %group.grid, i64 %x, i64 %y, i64 %shared, i64 0, i64 0, i64 %parts, i64 %states)
+  %is.refused = icmp eq i32 %refused, 1
+  br i1 %is.refused, label %alone, label %grouped
+grouped:
+  ret i32 %refused
+alone:
+  %grid = call i64 @llvm.umin.i64(i64 %strips, i64 1073741824)
+  %failed = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
+      i64 %grid, i64 %x, i64 %y, i64 %shared, i64 0, i64 0, i64 1, i64 0)
+  ret i32 %failed
+}
+"""
+
+#: `%parts` blocks of `%part` bytes each share a point.
 _START: Final = """
 define i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %grid,
-    i64 %x, i64 %y, i64 %shared, i64 %private, i64 %scratch) nounwind {
+    i64 %x, i64 %y, i64 %shared, i64 %private, i64 %scratch, i64 %parts, i64 %part) nounwind {
 entry:
   %held = alloca ptr
   %stream.slot = alloca ptr
   %params = alloca ptr
   store ptr null, ptr %held
   store ptr %arguments, ptr %params
-  %some = icmp ne i64 %scratch, 0
+  %is.shared = icmp ugt i64 %parts, 1
+  %points = udiv i64 %grid, %parts
+  %counters = mul i64 %points, $counter
+  %turn = mul i64 %grid, %part
+  %turns = shl i64 %turn, 1
+  %told = add i64 %counters, %turns
+  %meeting = select i1 %is.shared, i64 %told, i64 0
+  %more = add i64 %scratch, 63
+  %ours = and i64 %more, -64
+  %bytes.all = add i64 %ours, %meeting
+  %some = icmp ne i64 %bytes.all, 0
   br i1 %some, label %take, label %ready
 take:
-  %taken = call ptr @anyshape_host_workspace(i64 %scratch, ptr %held)
+  %taken = call ptr @anyshape_host_workspace(i64 %bytes.all, ptr %held)
   %missing = icmp eq ptr %taken, null
   br i1 %missing, label %poor, label %ready
 poor:
@@ -266,6 +378,11 @@ ready:
   %own.private = getelementptr i64, ptr %own, i64 1
   store ptr %memory, ptr %own
   store i64 %private, ptr %own.private
+  %own.parts = getelementptr i64, ptr %own, i64 3
+  store i64 %parts, ptr %own.parts
+  %own.meeting = getelementptr i64, ptr %own, i64 4
+  %there = getelementptr i8, ptr %memory, i64 %ours
+  store ptr %there, ptr %own.meeting
   %unknown = call i32 @aoti_torch_get_current_cuda_stream(i32 $device, ptr %stream.slot)
   %stream = load ptr, ptr %stream.slot
   %function.slot = getelementptr ptr, ptr %table, i64 %handle
@@ -274,8 +391,21 @@ ready:
   %width = trunc i64 %x to i32
   %height = trunc i64 %y to i32
   %bytes = trunc i64 %shared to i32
-  %code = call i32 @cuLaunchKernel(ptr %function, i32 %blocks, i32 1, i32 1, i32 %width,
+  br i1 %is.shared, label %shared.start, label %plain.start
+shared.start:
+  %cleared = call i32 @cuMemsetD8Async(ptr %there, i8 0, i64 %counters, ptr %stream)
+  %is.clear = icmp eq i32 %cleared, 0
+  br i1 %is.clear, label %together.start, label %started
+together.start:
+  %together = call i32 @cuLaunchCooperativeKernel(ptr %function, i32 %blocks, i32 1, i32 1,
+      i32 %width, i32 %height, i32 1, i32 %bytes, ptr %stream, ptr %params)
+  br label %started
+plain.start:
+  %alone = call i32 @cuLaunchKernel(ptr %function, i32 %blocks, i32 1, i32 1, i32 %width,
       i32 %height, i32 1, i32 %bytes, ptr %stream, ptr %params, ptr null)
+  br label %started
+started:
+  %code = phi i32 [%cleared, %shared.start], [%together, %together.start], [%alone, %plain.start]
   %bad = icmp ne i32 %code, 0
   br i1 %bad, label %tell, label %done
 tell:
@@ -291,6 +421,13 @@ done:
 """
 
 
-def launch_helpers(device: int) -> str:
+def launch_helpers(device: int, group_threads: int = GROUP_THREADS) -> str:
     """What the functions of all kernels call; a part of the host's helpers."""
-    return _DECLARED + _POINTS + _ROWS + _START.replace("$device", str(device))
+    text = _DECLARED + _POINTS + _PARTS + _ROWS + _STRIPS + _START
+    numbers = {
+        "device": device,
+        "counter": COUNTER,
+        "group_threads": group_threads,
+        "group_each": 4 * group_threads,
+    }
+    return Template(text).substitute(numbers)

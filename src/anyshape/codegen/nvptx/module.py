@@ -8,16 +8,23 @@ from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm.casts import BF16_PAIR
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.values import compute
-from anyshape.codegen.nvptx.block_reduce import LEFT_FOR_KERNELS, partial_array, partial_bytes
-from anyshape.codegen.nvptx.held_rows import MOST_THREADS
-from anyshape.codegen.nvptx.kernel import SHARED, kernel_function
+from anyshape.codegen.nvptx.block_group import DECLARATIONS
+from anyshape.codegen.nvptx.block_reduce import (
+    LEFT_FOR_KERNELS,
+    SHARED,
+    partial_array,
+    partial_bytes,
+)
+from anyshape.codegen.nvptx.held_rows import MOST_THREADS as ROW_THREADS
+from anyshape.codegen.nvptx.kernel import kernel_function
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
+from anyshape.codegen.nvptx.strips import MOST_THREADS as STRIP_THREADS
 from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
-from anyshape.loops.kernels import Kernel
+from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.operations import OF_THE_C_LIBRARY
 from anyshape.support.lazy_dataclass import dataclass
-from anyshape.symbolic import Size, maximum, product
+from anyshape.symbolic import Size, ceildiv, maximum, product
 
 #: How many buffers, sizes and numbers a kernel has.
 Counts = tuple[int, int, int]
@@ -29,8 +36,9 @@ define internal i32 @{BF16_PAIR}(float %low, float %high) alwaysinline nounwind 
 }}
 """
 #: Of a block.
-_MOST_THREADS: Final = 1024
-_HEAD: Final = """\
+_MOST_THREADS: Final = {"rows": ROW_THREADS, "strips": STRIP_THREADS}
+_HEAD: Final = (
+    """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
@@ -42,6 +50,8 @@ declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
 declare void @llvm.nvvm.barrier0()
 declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
 """
+    + DECLARATIONS
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,10 @@ class LaunchRule:
     points: Size
     #: elements of the column, or of a row
     length: Size
+    #: vectors of a row, or rounds of a column that threads share
+    depth: Size
+    #: bytes that a block tells others of a row or of a column's vector; 0: blocks share none
+    part_bytes: int
     #: vectors of a row that each thread has in registers, for rows that are not longer than what
     #: as many threads as there may be have; 0: for all
     each: int
@@ -124,9 +138,9 @@ def _kind(gpu: GpuPlan) -> str:
 def _metadata(rule: LaunchRule) -> str:
     """Also how many threads a block may have, or the assembler would take more registers than there
     are for them."""
-    if rule.form != "rows":
+    if rule.form not in _MOST_THREADS:
         return "!0 = !{}"
-    most = MOST_THREADS if rule.each else _MOST_THREADS
+    most = _MOST_THREADS[rule.form]
     threads = f'!1 = !{{ptr @{rule.name}, !"maxntidx", i32 {most}}}'
     return "\n".join(["!0 = !{}", threads, "!nvvm.annotations = !{!1}"])
 
@@ -145,16 +159,28 @@ def _private(gpu: GpuPlan) -> Size:
     return gpu.plan.bytes_for_a_thread() + more
 
 
+def _vectors(stage: Stage, lanes: int) -> Size:
+    """Of all rounds of a stage."""
+    if not stage.axes:
+        return 1
+    *others, last = (axis.extent for axis in stage.axes)
+    return product([*others, ceildiv(last, lanes)])
+
+
 def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
     kernel, column = gpu.plan.kernel, gpu.plan.column
     outer = kernel.axes if column is None else kernel.axes[:-1]
     lengths = [product([axis.extent for axis in stage.axes[-1:]]) for stage in kernel.stages]
+    firsts = [stage.axes[0].extent if stage.axes else 1 for stage in kernel.stages]
+    rounds = [_vectors(stage, gpu.lanes) for stage in kernel.stages]
     return LaunchRule(
         name=name,
         form=gpu.form,
         lanes=gpu.lanes,
         points=product([axis.extent for axis in outer]),
         length=0 if gpu.tiled else maximum(*lengths) if column is None else column.extent,
+        depth=0 if gpu.tiled else maximum(*(rounds if column is None else firsts)),
+        part_bytes=gpu.part_bytes,
         tiled=gpu.tiled,
         each=gpu.each,
         private=_private(gpu) if kernel.private and not gpu.each else 0,

@@ -3,12 +3,14 @@ of them has.
 
 - *columns*: a thread takes a vector of a parallel axis through all stages; neighbours take
   neighbouring elements;
+- *strips*: the threads of a block share neighbouring columns, and the rounds of their stages;
 - *rows*: the threads of a block share one point of the parallel axes, whose stages run along
   consecutive elements;
 - *points*: a thread takes one point, element by element: scans, and stores that may meet.
 
-Columns and rows come twice. The wide code moves 16 bytes at a time and is for tensors whose rows
-begin at such addresses; the narrow one takes single elements and is for all the others.
+Strips and rows may be shared by several blocks. All but points come twice: the wide code moves 16
+bytes at a time and is for tensors whose rows begin at such addresses; the narrow one takes single
+elements and is for all the others.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held
+from anyshape.codegen.nvptx.strips import for_strips, told_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, reached
@@ -27,7 +30,7 @@ from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import Symbol, atom_at, of_atom, polynomial, symbols_of, terms_of
 
-Form = Literal["columns", "rows", "points"]
+Form = Literal["columns", "strips", "rows", "points"]
 
 #: Bytes that a thread moves at a time.
 ACCESS: Final = 16
@@ -55,6 +58,13 @@ class GpuPlan:
     each: int = 0
 
     @property
+    def part_bytes(self) -> int:
+        """Of what a block tells others of a row or of a column's vector; 0: blocks share none."""
+        if self.form not in ("strips", "rows") or self.tiled or self.each:
+            return 0
+        return max(8, told_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
+
+    @property
     def lanes(self) -> int:
         return self.plan.lanes
 
@@ -74,6 +84,10 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
         wide = _wide(kernel, "rows", None)
         return (narrow,) if wide is None else (replace(wide, tiled=True), narrow)
     form, column = _form(kernel)
+    if form == "columns":
+        strips = for_strips(kernel)
+        if strips is not None:
+            form, kernel = "strips", strips
     if column is not None:
         others = tuple(axis for axis in kernel.axes if axis is not column)
         kernel = replace(kernel, axes=(*others, column))
@@ -83,6 +97,8 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
         return (replace(narrow, atomic=atomic, serial=kernel.ordered and not atomic),)
     wide = _wide(kernel, form, column)
     plans = (narrow,) if wide is None else (wide, narrow)
+    if form == "strips":
+        return plans
     if form == "columns":
         flat = _flat(kernel) if wide is not None and wide.multiples else None
         return plans if flat is None else (plans[0], flat, narrow)
@@ -156,7 +172,7 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
         axis = column or (stage.axes[-1] if stage.axes else None)
         if axis is None:
             continue
-        if form == "rows" or len(kernel.axes) > 1:
+        if form != "columns" or len(kernel.axes) > 1:
             # Else a thread at the end has fewer elements.
             extent = axis.extent
             if symbols_of(extent) & {each.symbol for each in kernel.axes}:

@@ -300,7 +300,6 @@ def total_dtype(dtype: Dtype, asked: torch.dtype | None) -> Dtype:
 @lower("sum")
 def lower_sum(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     gives = total_dtype(input.dtype, dtype)
-    c.values.check_many_rows(input, dims_of(input, dim))
     made = folded(c, "sum", as_dtype(c, input, gives), dims_of(input, dim), keepdim, wide(gives))
     return as_dtype(c, made, gives)
 
@@ -308,7 +307,6 @@ def lower_sum(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any)
 @lower("prod")
 def lower_prod(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any) -> Value:
     gives = total_dtype(input.dtype, dtype)
-    c.values.check_many_rows(input, dims_of(input, dim))
     made = folded(c, "prod", as_dtype(c, input, gives), dims_of(input, dim), keepdim, wide(gives))
     return as_dtype(c, made, gives)
 
@@ -338,7 +336,6 @@ def lower_mean(c: Lowering, input: Value, dim: Any, keepdim: bool, *, dtype: Any
     gives = input.dtype if dtype is None else short(dtype)
     if gives not in FLOATS:
         raise NotLowered("the mean of integers")
-    c.values.check_many_rows(input, dims_of(input, dim))
     made = mean_of(c, as_dtype(c, input, gives), dims_of(input, dim), keepdim)
     return as_dtype(c, made, gives)
 
@@ -377,7 +374,6 @@ def lower_extremum(c: Lowering, fold: str, input: Value, dims: list[int], keep: 
 def lower_extremum_along(fold: str, c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
     dims = dims_of(input, dim)
     must_have_elements(c, input, dims)
-    c.values.check_many_rows(input, dims)
     return lower_extremum(c, fold, input, dims, keepdim)
 
 
@@ -387,7 +383,6 @@ lower("amin")(partial(lower_extremum_along, "min"))
 
 def position_of(c: Lowering, fold: str, input: Value, dims: list[int], keep: bool) -> Value:
     source = as_dtype(c, input, wide(input.dtype))
-    c.values.check_many_rows(source, dims)
     return c.values.reduction(fold, source, dims, "i64", keep=keep)
 
 

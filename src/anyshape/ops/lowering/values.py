@@ -9,7 +9,7 @@ that they are a part of is a protocol, at the end.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 import torch
@@ -25,12 +25,10 @@ from anyshape.symbolic import (
     Size,
     Symbol,
     as_symbol,
-    evaluate,
-    product,
     symbol,
     total,
 )
-from anyshape.symbolic.expr import of_atom, symbols_of
+from anyshape.symbolic.expr import of_atom
 
 Index = tuple[Size, ...]
 At = Callable[[Index], Scalar]
@@ -182,14 +180,6 @@ class Rearranged:
         return self.index_map(index)
 
 
-#: Elements that one block of a GPU's threads folds as fast as several would.
-_FOR_ONE_BLOCK: Final = 1 << 17
-_FEW_ROWS: Final = 64
-#: Elements of a column that one of its threads folds without the others' help.
-_FOR_ONE_THREAD: Final = 32
-_MANY: Final = 1 << 62
-
-
 class Values:
     """The values of one lowering, and the axes of their loops."""
 
@@ -197,10 +187,6 @@ class Values:
         #: changes when a value is stored
         self._now: list[object] = [object()]
         self._axes = 0
-        #: whether reductions are over the last dimensions only, as GPUs do them
-        self.rows_only = False
-        #: sizes of the run at hand
-        self.hints: Mapping[Symbol, int] = {}
         #: reductions by their first axis
         self.reductions: dict[Symbol, weakref.ref[Value]] = {}
         self.extents: dict[Symbol, Size] = {}
@@ -236,30 +222,6 @@ class Values:
         """To be asked before anything is stored for the sake of a reduction."""
         if not dims:
             raise NotLowered("a reduction over no dimension")
-        rest = [dim for dim in range(len(source.sizes)) if dim not in dims]
-        if self.rows_only and rest and rest[-1] > min(dims):
-            depth = product([source.sizes[dim] for dim in dims])
-            if not isinstance(depth, int) or depth > _FOR_ONE_THREAD:
-                raise NotLowered("a reduction over other dimensions than the last ones")
-        if self.rows_only and not rest and self._now_at_most(source.sizes) > _FOR_ONE_BLOCK:
-            raise NotLowered("a reduction of much over everything")
-
-    def check_many_rows(self, source: Value, dims: Sequence[int]) -> None:
-        """To be asked before what is folded but once, and not used again in its row: of few long
-        rows, a GPU's blocks share each."""
-        if not self.rows_only:
-            return
-        rest = [size for dim, size in enumerate(source.sizes) if dim not in dims]
-        length = self._now_at_most([source.sizes[dim] for dim in dims])
-        if length > _FOR_ONE_BLOCK and self._now_at_most(rest) < _FEW_ROWS:
-            raise NotLowered("a reduction of few long rows")
-
-    def _now_at_most(self, sizes: Sequence[Size]) -> int:
-        """How many elements they are in the run at hand; many where that depends on data."""
-        whole = product(list(sizes))
-        if not symbols_of(whole) <= self.hints.keys():
-            return _MANY
-        return evaluate(whole, self.hints)
 
     def reduction(
         self, fold: str, source: Value, dims: Sequence[int], dtype: Dtype, *, keep: bool

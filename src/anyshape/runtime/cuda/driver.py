@@ -6,8 +6,6 @@ import ctypes
 import functools
 from typing import Any, Final
 
-import torch
-
 from anyshape.runtime.loader.errors import NativeFailed, NativeUnavailable
 
 _LIBRARIES: Final = ("libcuda.so.1", "nvcuda.dll")
@@ -21,8 +19,10 @@ _SHARED: Final = 1
 _DYNAMIC_SHARED: Final = 8
 #: CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _SHARED_OPT_IN: Final = 97
-#: CUDA_ERROR_OUT_OF_MEMORY
-_OUT_OF_MEMORY: Final = 2
+#: CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+_PROCESSORS: Final = 16
+#: CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
+_COOPERATIVE: Final = 95
 
 
 class Driver:
@@ -30,12 +30,6 @@ class Driver:
 
     def __init__(self, library: Any) -> None:
         self._library = library
-        self._launch = library.cuLaunchKernel
-        self._launch.argtypes = [
-            ctypes.c_void_p,
-            *[ctypes.c_uint] * 7,
-            *[ctypes.c_void_p] * 3,
-        ]
 
     def address(self, name: str) -> int | None:
         """Of a function that host code calls."""
@@ -60,11 +54,26 @@ class Driver:
 
     def most_shared(self, device: int) -> int:
         """Bytes of shared memory that a block may ask for."""
+        return self._attribute(device, _SHARED_OPT_IN)
+
+    def _attribute(self, device: int, number: int) -> int:
         handle, found = ctypes.c_int(), ctypes.c_int()
         self._check(self._library.cuDeviceGet(ctypes.byref(handle), device), "cuDeviceGet")
-        code = self._library.cuDeviceGetAttribute(ctypes.byref(found), _SHARED_OPT_IN, handle)
+        code = self._library.cuDeviceGetAttribute(ctypes.byref(found), number, handle)
         self._check(code, "cuDeviceGetAttribute")
         return found.value
+
+    def resident_blocks(self, function: int, threads: int, shared: int, device: int) -> int:
+        """Blocks of so many threads and bytes of shared memory that the GPU runs at the same time;
+        0 if it cannot be asked to."""
+        if not self._attribute(device, _COOPERATIVE):
+            return 0
+        found = ctypes.c_int()
+        code = self._library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            ctypes.byref(found), ctypes.c_void_p(function), threads, ctypes.c_size_t(shared)
+        )
+        self._check(code, "cuOccupancyMaxActiveBlocksPerMultiprocessor")
+        return found.value * self._attribute(device, _PROCESSORS)
 
     def context(self) -> ctypes.c_void_p:
         """Of this thread, at present."""
@@ -120,22 +129,6 @@ class Driver:
         self._check(code, f"kernel {name}")
         assert found.value is not None
         return found.value
-
-    def launch(
-        self,
-        function: int,
-        grid: int,
-        block: tuple[int, int],
-        shared: int,
-        stream: int,
-        params: int,
-        name: str,
-    ) -> None:
-        """`params`: the address of an array with the address of the argument."""
-        code = self._launch(function, grid, 1, 1, *block, 1, shared, stream, params, None)
-        if code == _OUT_OF_MEMORY:
-            raise torch.OutOfMemoryError(f"CUDA out of memory at the launch of kernel {name}")
-        self._check(code, f"launch of kernel {name}")
 
 
 @functools.cache
