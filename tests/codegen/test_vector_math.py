@@ -197,3 +197,20 @@ def test_what_is_not_written_is_refused():
     assert supports("exp", "f64")
     assert not supports("sin_huge", "f32")
     assert not supports("exp", "f16")
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_remainders_of_any_quotient(kind: str):
+    """Numbers far apart, denormal ones among them."""
+    random = np.random.default_rng(17)
+    x, y = (random.permutation(bit_patterns(kind, 2**15)) for _ in range(2))
+    with np.errstate(all="ignore"):
+        near = np.repeat(y[: 2**12], 2) * random.integers(1, 2**31, 2**13).astype(y.dtype)
+    x, y = np.concatenate([x, near]), np.concatenate([y, np.repeat(y[: 2**12], 2)])
+    for name in ("fmod", "remainder"):
+        with np.errstate(all="ignore"):
+            expected = remainders(name, x, y)
+        got = compiled(name, kind, 8)(x, y)
+        same = (got == expected) & (np.signbit(got) == np.signbit(expected))
+        same |= np.isnan(got) & np.isnan(expected)
+        assert same.all(), (x[~same][0], y[~same][0], got[~same][0], expected[~same][0])

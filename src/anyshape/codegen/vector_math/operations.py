@@ -240,3 +240,25 @@ def cold_branch(
     body.label(after)
     joined = f"phi {body.type(usual.kind)} [ {usual.text}, {here} ], [ {mended.text}, {last} ]"
     return body.line(usual.kind, joined)
+
+
+def repeated(
+    states: Sequence[VectorValue],
+    step: Callable[[Sequence[VectorValue]], tuple[Sequence[VectorValue], VectorValue]],
+) -> Sequence[VectorValue]:
+    """The states after a first step, and as long as its condition holds in some lane."""
+    body = states[0].body
+    before, again = body.here, body.new("again")
+    after = again.replace("again", "after")
+    body.do(f"br label {again}")
+    body.label(again)
+    heads: list[str] = []
+    body.blocks.append(heads)
+    inside = [VectorValue(body, state.kind, body.new()) for state in states]
+    results, condition = step(inside)
+    for own, first, result in zip(inside, states, results, strict=True):
+        ways = f"[ {first.text}, {before} ], [ {result.text}, {body.here} ]"
+        heads.append(f"  {own.text} = phi {body.type(own.kind)} {ways}")
+    body.do(f"br i1 {body.any_lane(condition).text}, label {again}, label {after}")
+    body.label(after)
+    return results

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Final
 
 from anyshape.codegen.vector_math.builder import FORMATS, VectorValue
 from anyshape.codegen.vector_math.coefficients import POLYNOMIALS
@@ -24,6 +26,7 @@ from anyshape.codegen.vector_math.operations import (
     narrow_integer,
     nearest_integer,
     polynomial,
+    repeated,
     select,
     sign_bit,
     sqrt,
@@ -126,8 +129,7 @@ def fmod(x: VectorValue, y: VectorValue) -> VectorValue:
     """x - n y, with n truncated: the sign is that of x.
 
     A quotient below 2^22 (2^51), rounded down or up to an integer, is at most one too large, and
-    never too small; then x - n y is a float. Larger ones, and all special cases, are the C
-    library's.
+    never too small; then x - n y is a float. Larger ones, and all special cases, take steps.
     """
     a, b = absolute(x), absolute(y)
     quotient = a / b
@@ -137,8 +139,37 @@ def fmod(x: VectorValue, y: VectorValue) -> VectorValue:
     return cold_branch(~usual, copysign(rest, x), lambda: x.body.call("fmod_rare", x, y))
 
 
+#: Powers of two that a divisor is multiplied by where the quotient overflows, once and once more.
+_SCALES: Final = {"f32": (2.0**120, 2.0**100), "f64": (2.0**1000, 2.0**1000)}
+
+
 def fmod_rare(x: VectorValue, y: VectorValue) -> VectorValue:
-    return x.body.line(x.kind, f"frem {x.body.typed(x)}, {y.text}")
+    """Of any quotient, in steps that take all bits which a float has of it.
+
+    What is left of a number and its rounded quotient by another is a float, of either sign: below 0
+    it is what is missing, and is divided in its turn. A multiple of the divisor does as well as the
+    divisor, until what is left is less.
+    """
+    b = absolute(y)
+    whole = 2.0 ** FORMATS[x.kind].mantissa
+
+    def step(states: Sequence[VectorValue]) -> tuple[Sequence[VectorValue], VectorValue]:
+        r, missing = states
+        divisor = b
+        for scale in _SCALES[x.kind]:
+            divisor = select((r / divisor).equals(math.inf), divisor * scale, divisor)
+        quotient = r / divisor
+        n = select(quotient < whole, truncate(quotient), quotient)
+        left = fma(-n, divisor, r)
+        more = r >= b
+        rest = select(more, absolute(left), r)
+        return (rest, missing ^ (more & (left < 0.0))), rest >= b
+
+    rest, missing = repeated((absolute(x), x.body.number("b1", 0)), step)
+    rest = select(missing & rest.differs(0.0), b - rest, rest)
+    # What is no number is neither less nor more.
+    nothing = b.equals(0.0) | y.differs(y) | absolute(x).equals(math.inf)
+    return copysign(select(nothing, math.nan, rest), x)
 
 
 def remainder(x: VectorValue, y: VectorValue) -> VectorValue:
