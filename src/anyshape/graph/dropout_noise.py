@@ -1,5 +1,6 @@
 """Dropout as a product with noise: the gradient needs it. Noise is what dropout makes of ones, and
-draws the same numbers."""
+draws the same numbers. A GPU's kernel multiplies by the scale without rounding it first, so that
+what it makes is taken apart."""
 
 from __future__ import annotations
 
@@ -9,9 +10,10 @@ import torch
 import torch.fx
 
 from anyshape.graph.term_graph import TermGraph
+from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.gradient import Term
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT
+from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, RecordedCall
 from anyshape.ops.table import lookup
 
 #: Each draws numbers, and multiplies by them.
@@ -28,7 +30,8 @@ def as_noise(
     call = node.meta[CALL]
     ones = input.call(torch.ones_like)
     noise = ones.call(call.function, *call.args[1:], **call.kwargs)
-    product = input * noise
+    scale = _scale(call) if input.meta.device.type == "cuda" else None
+    product = input * noise if scale is None else (input * noise.ne(0)) * scale
     product.node.meta[RESULT] = node.meta[RESULT]
     return product.node
 
@@ -42,4 +45,18 @@ def _is_dropout(node: torch.fx.Node) -> bool:
         return False
     meta = node.meta.get(RESULT)
     # On other devices kernels draw in their own way, by generators that nobody has looked at.
-    return isinstance(meta, Meta) and meta.requires_grad and meta.device.type == "cpu"
+    known = isinstance(meta, Meta) and meta.device.type in ("cpu", "cuda")
+    return isinstance(meta, Meta) and meta.requires_grad and known
+
+
+def _scale(call: RecordedCall) -> float | None:
+    """What the one kernel for dropout multiplies by; None if others draw, and round it."""
+    entry = lookup(call.function)
+    assert entry is not None, "what is called is dropout"
+    if entry.op.name != "dropout":
+        return None
+    try:
+        p = bind_match(entry, call.args, call.kwargs).arguments["p"]
+    except Unbound:
+        return None
+    return 1 / (1 - p) if isinstance(p, float) and 0 < p < 1 else None
