@@ -17,6 +17,8 @@ from tests.native.test_opdb_families import BY_NAME, FAMILIES
 pytestmark = needs_device
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool)
+#: Memory adds to bfloat16 in any order, and rounds each time: eager differs from itself.
+_ADDED_BY_MEMORY = ("scatter_reduce", "scatter_add", "index_add", "index_reduce", "index_put")
 #: Of the operators of a family that are native on the processor, this share is on a GPU.
 _LEAST_NATIVE = 0.6
 
@@ -42,6 +44,9 @@ def _cases() -> list[Any]:
 @pytest.mark.parametrize(("info", "dtype"), _cases())
 def test_as_eager(info: Any, dtype: torch.dtype) -> None:
     outcome = try_operator(info, dtype, most=3)
+    in_any_order = IS_GPU and dtype is torch.bfloat16 and info.name.startswith(_ADDED_BY_MEMORY)
+    if in_any_order and outcome.wrong:
+        pytest.xfail("sums of two bytes in any order")
     assert outcome.wrong == []
     assert not outcome.late, "it takes too long"
 

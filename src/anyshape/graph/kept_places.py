@@ -16,6 +16,8 @@ from anyshape.ops.table import lookup
 _GIVE_PLACES: Final = frozenset(
     {"cummax", "cummin", "kthvalue", "median", "mode", "nanmedian", "sort", "topk"}
 )
+#: On the processor it is the first of equal ones, and can be found again.
+_GIVE_PLACES_ON_GPUS: Final = frozenset({"max", "min"})
 
 
 def with_places(
@@ -26,10 +28,13 @@ def with_places(
     if call is None or ARGUMENT in node.meta or UNRECORDED in node.meta:
         return None
     entry = lookup(call.function)
-    if entry is None or entry.op.name not in _GIVE_PLACES or not isinstance(result, tuple):
+    if entry is None or not isinstance(result, tuple):
         return None
-    values, places = result
+    values, places = result if len(result) == 2 else (None, None)
     if not isinstance(values, Meta) or not values.requires_grad:
+        return None
+    on_gpu = values.device.type != "cpu" and entry.op.name in _GIVE_PLACES_ON_GPUS
+    if not on_gpu and entry.op.name not in _GIVE_PLACES:
         return None
     graph = mapped[node.all_input_nodes[0]].graph
     own = graph.node_copy(node, mapped.__getitem__)

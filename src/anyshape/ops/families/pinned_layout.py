@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from anyshape.ops.actual_strides import is_dense
+from anyshape.ops.gradient import Gradients, Term
 from anyshape.ops.lowering.values import IndexMap, Lowering
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, lower_view, onnx
+from anyshape.ops.op import Op, OpKind, gradient, lower_view, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 
@@ -43,6 +44,11 @@ ROWS: tuple[Op, ...] = (
 @lower_view("dense_in_order")
 def lower_dense_in_order(c: Lowering, base: Meta, order: Any) -> IndexMap:
     return lambda index: index
+
+
+@gradient("dense_in_order")
+def gradient_dense_in_order(grad: Term, order: Any) -> Gradients:
+    return {"input": grad}
 
 
 @onnx("dense_in_order")
