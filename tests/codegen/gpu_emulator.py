@@ -231,7 +231,7 @@ class Gpu:
         self._engines: list[Any] = []
         for kernel, counts in kernels:
             self._add(kernel, counts)
-        words = [shared, 0, ctypes.addressof(self.checks)]
+        words = [shared, 0, ctypes.addressof(self.checks), 0]
         assert len(words) == len(TABLE)
         # Handles are numbers from 1: a null is no function.
         rules = [rule for each in self.rules for rule in each]

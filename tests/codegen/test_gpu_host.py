@@ -23,7 +23,7 @@ from anyshape.backends.native.backend import lowered
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import gpu_source_of
 from anyshape.capture.record import result_metas
-from anyshape.codegen.nvptx.launch import TABLE_NAME
+from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.graph.materialize import Materialize
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
@@ -360,8 +360,26 @@ def test_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert built.image
     assert (len(segment.outputs), device) == (1, torch.device("cuda", 0))
     assert table.address("cuLaunchKernel") == 9
-    words = (ctypes.c_int64 * (3 + 2 * len(modules))).from_address(table.address(TABLE_NAME))
-    first, functions, rooms = list(words[:3]), list(words[3::2]), list(words[4::2])
-    assert first == [200_000 - 4096, 0, 0]
-    assert functions == [7] * len(modules)
-    assert set(rooms) == {0, 528}, "of kernels whose blocks may share rows, and of others"
+    count = len(TABLE) + 2 * len(modules)
+    words = (ctypes.c_int64 * count).from_address(table.address(TABLE_NAME))
+    assert list(words[: len(TABLE)])[:3] == [200_000 - 4096, 0, 0]
+    assert not any(words[len(TABLE) :]), "nothing is loaded before it is needed"
+    load = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(words[TABLE.index("load")])
+    for place in range(len(TABLE), count, 2):
+        assert load(place) == 7
+    assert list(words[len(TABLE) :: 2]) == [7] * len(modules)
+    assert set(words[len(TABLE) + 1 :: 2]) == {0, 528}, "of blocks that may share rows, and others"
+
+
+def test_code_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host function says so, and the reason is told."""
+
+    class Broken:
+        def function(self, device: int, name: str, shared: int) -> int:
+            raise NativeFailed("no room")
+
+    rule = SimpleNamespace(name="kernel_w4", checks=(), part_bytes=0)
+    code = SimpleNamespace(modules=(Broken(),), rules=(rule,))
+    made: Any = cuda_segment._Table([code], 0, GpuTarget((9, 0), 78, 200_000))  # pyright: ignore[reportArgumentType]
+    assert made._loaded(len(TABLE)) == 0
+    assert made.said("cuda: kernel could not be started") == "kernel_w4: no room"

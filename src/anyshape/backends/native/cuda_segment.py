@@ -38,6 +38,7 @@ from anyshape.runtime.loader.load import python_function, torch_said
 from anyshape.runtime.loader.torch_abi import torch_abi
 
 _NAME: Final = "kernel"
+_LOAD: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 
 
 def cuda_function(segment: Segment, key: str, device: torch.device) -> Callable[..., Any]:
@@ -153,18 +154,34 @@ class _Table:
         self.checks: torch.Tensor | None = None
         if any(rule.checks for code in codes for rule in code.rules):
             self.checks = torch.zeros(len(codes), dtype=torch.int32, device="cpu").pin_memory()
-        functions: list[int] = []
-        for code in codes:
-            for module, rule in zip(code.modules, code.rules, strict=True):
-                function = module.function(device, rule.name, target.most_shared)
-                functions += [function, _resident_blocks(rule, function, device)]
+        self._functions = [
+            each for code in codes for each in zip(code.modules, code.rules, strict=True)
+        ]
+        self._device, self._target = device, target
+        #: why there is no code
+        self._failure = ""
+        self._load = _LOAD(self._loaded)
         first = {
             "shared": max(0, target.most_shared - LEFT_FOR_KERNELS),
             "error": 0,
             "checks": 0 if self.checks is None else self.checks.data_ptr(),
+            "load": ctypes.cast(self._load, ctypes.c_void_p).value or 0,
         }
-        words = [*(first[name] for name in TABLE), *functions]
+        words = [*(first[name] for name in TABLE), *[0, 0] * len(self._functions)]
         self._words = (ctypes.c_int64 * len(words))(*words)
+
+    def _loaded(self, place: int) -> int:
+        """Put the handle of a function where it belongs. Called by machine code, which knows
+        nothing of exceptions."""
+        module, rule = self._functions[(place - len(TABLE)) // 2]
+        try:
+            function = module.function(self._device, rule.name, self._target.most_shared)
+            self._words[place + 1] = _resident_blocks(rule, function, self._device)
+        except Exception as error:
+            self._failure = f"{rule.name}: {error}"
+            return 0
+        self._words[place] = function
+        return function
 
     def beside(self, helpers: Loaded) -> Loaded:
         """The helpers, and the table by its name."""
@@ -173,7 +190,7 @@ class _Table:
     def said(self, reason: str) -> str | None:
         """What CUDA or torch had to say of a failure."""
         if reason.startswith("cuda"):
-            return driver().message(self._words[TABLE.index("error")])
+            return self._failure or driver().message(self._words[TABLE.index("error")])
         return torch_said(reason)
 
     def raise_failed_check(self) -> None:

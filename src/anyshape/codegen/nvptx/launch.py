@@ -6,7 +6,8 @@ Of each kernel there is a function that looks as one of a CPU's kernels does:
 
 It gives 0, or which of `failures` it was. What it needs to know of this process is in a table of
 words (`@anyshape_gpu`): `TABLE`, then of all functions of all kernels in order the handle, and how
-many of its blocks the GPU has room for (0 where blocks share nothing).
+many of its blocks the GPU has room for (0 where blocks share nothing). Handles are 0 until the
+function is needed: others need not be ready yet.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from anyshape.symbolic import Size, Symbol, ceildiv
 from anyshape.symbolic.expr import symbols_of
 
 #: What the first words of the table are: bytes of shared memory that a block may have, the error of
-#: CUDA that came last, and where checks leave their numbers.
-TABLE: Final = ("shared", "error", "checks")
+#: CUDA that came last, where checks leave their numbers, and the function that is called with the
+#: place of a handle to put it there, and gives 0 if there is none.
+TABLE: Final = ("shared", "error", "checks", "load")
 TABLE_NAME: Final = "anyshape_gpu"
 
 DECLARATIONS: Final = f"""
@@ -165,9 +167,14 @@ define i32 @anyshape_gpu_points(ptr %table, i64 %handle, ptr %arguments, ptr %ow
                                 i64 %private, i1 %serial) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
-  br i1 %some, label %kind, label %none
+  br i1 %some, label %load, label %none
 none:
   ret i32 0
+load:
+  %ready = call i1 @anyshape_gpu_ready(ptr %table, i64 %handle)
+  br i1 %ready, label %kind, label %missing
+missing:
+  ret i32 1
 kind:
   br i1 %serial, label %start, label %shrink
 shrink:
@@ -209,9 +216,14 @@ define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own,
                               i64 %fewest, i64 %part) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
-  br i1 %some, label %several.blocks, label %none
+  br i1 %some, label %load, label %none
 none:
   ret i32 0
+load:
+  %ready = call i1 @anyshape_gpu_ready(ptr %table, i64 %handle)
+  br i1 %ready, label %several.blocks, label %missing
+missing:
+  ret i32 1
 several.blocks:
   %parts = call i64 @anyshape_gpu_parts(ptr %table, i64 %handle, i64 %points, i64 %vectors,
       i64 $group_each)
@@ -272,6 +284,24 @@ count:
 }
 """
 
+_READY: Final = f"""
+define internal i1 @anyshape_gpu_ready(ptr %table, i64 %handle) nounwind {{
+entry:
+  %slot = getelementptr i64, ptr %table, i64 %handle
+  %known = load atomic i64, ptr %slot acquire, align 8
+  %is.known = icmp ne i64 %known, 0
+  br i1 %is.known, label %ready, label %load
+ready:
+  ret i1 true
+load:
+  %function.slot = getelementptr ptr, ptr %table, i64 {TABLE.index("load")}
+  %function = load ptr, ptr %function.slot
+  %found = call i64 %function(i64 %handle)
+  %is.found = icmp ne i64 %found, 0
+  ret i1 %is.found
+}}
+"""
+
 #: How many blocks may share each point: as many as the GPU has room for, while each has so much to
 #: do of what there is.
 _PARTS: Final = """
@@ -296,11 +326,16 @@ entry:
   %some = icmp sgt i64 %points, 0
   %columns = icmp sgt i64 %vectors, 0
   %any = and i1 %some, %columns
-  br i1 %any, label %narrow, label %none
+  br i1 %any, label %load, label %none
 none:
   ret i32 0
+load:
+  %ready = call i1 @anyshape_gpu_ready(ptr %table, i64 %handle)
+  br i1 %ready, label %narrow, label %missing
+missing:
+  ret i32 1
 narrow:
-  %x = phi i64 [32, %entry], [%x.half, %narrow]
+  %x = phi i64 [32, %load], [%x.half, %narrow]
   %x.half = lshr i64 %x, 1
   %too.wide = icmp uge i64 %x.half, %vectors
   br i1 %too.wide, label %narrow, label %narrowed
@@ -423,7 +458,7 @@ done:
 
 def launch_helpers(device: int, group_threads: int = GROUP_THREADS) -> str:
     """What the functions of all kernels call; a part of the host's helpers."""
-    text = _DECLARED + _POINTS + _PARTS + _ROWS + _STRIPS + _START
+    text = _DECLARED + _READY + _POINTS + _PARTS + _ROWS + _STRIPS + _START
     numbers = {
         "device": device,
         "counter": COUNTER,
