@@ -52,7 +52,6 @@ LEFT_OUT: Final = {
     "tests/native/test_signed_zeros.py::*": _ROUNDED,
     "tests/native/test_machine_differences.py::*": _PROCESSOR,
     "tests/native/test_first_run.py::*": _PROCESSOR,
-    "tests/native/test_recorded_attention.py::*": "it stands for a GPU",
     "tests/native/test_training_benchmark.py::*": "generators and steps are the processor's",
     "tests/native/test_workloads.py::test_peak_memory*": _MEMORY,
 }

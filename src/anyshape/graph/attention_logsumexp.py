@@ -1,6 +1,5 @@
 """Attention in a graph with gradients: by the fused kernel, which gives what its gradient needs;
-with dropout, which that kernel does not have, by products and a softmax, as torch does it. On GPUs
-torch chooses among kernels that draw in their own ways: autograd records the one that it takes."""
+with dropout, which that kernel does not have, by products and a softmax, as torch does it."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ import torch.fx
 
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
-from anyshape.ops.families.attention import attention_with_logsumexp, recorded_attention
+from anyshape.ops.families.attention import attention_with_logsumexp
 from anyshape.ops.gradient import NoGradient, Term
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED
@@ -20,12 +19,12 @@ from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import replace
 
 
-def _attention_on(device: str, node: torch.fx.Node) -> dict[str, Any] | None:
+def _attention_on_cpu(node: torch.fx.Node) -> dict[str, Any] | None:
     """What attention with gradients is given."""
     meta, call = node.meta.get(RESULT), node.meta.get(CALL)
     if call is None or ARGUMENT in node.meta or UNRECORDED in node.meta:
         return None
-    if not (isinstance(meta, Meta) and meta.requires_grad and meta.device.type == device):
+    if not (isinstance(meta, Meta) and meta.requires_grad and meta.device.type == "cpu"):
         return None
     return _arguments(call.function, call.args, call.kwargs)
 
@@ -61,44 +60,23 @@ def with_logsumexp(
     node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
 ) -> torch.fx.Node | None:
     """The result, of a call that gives the logsumexp beside it."""
-    metas = _attention_on("cpu", node)
+    metas = _attention_on_cpu(node)
     if metas is None or not _is_fused(metas, terms) or not torch._C._get_flash_sdp_enabled():
         return None
     tensors = _tensors(node, metas, terms, mapped)
     result, _ = terms.record(attention_with_logsumexp, *tensors, metas["is_causal"], metas["scale"])
-    return _with_result_of(node, result)
-
-
-def _with_result_of(node: torch.fx.Node, result: Term) -> torch.fx.Node:
-    """The first of two results, with the node's meta; the second has no gradient."""
-    whole: Any = result.node.args[0]
-    beside = replace(whole.meta[RESULT][1], requires_grad=False)
-    whole.meta[RESULT] = node.meta[RESULT], beside
+    whole = result.node.args[0]
+    logsumexp = replace(whole.meta[RESULT][1], requires_grad=False)
+    whole.meta[RESULT] = node.meta[RESULT], logsumexp
     result.node.meta[RESULT] = node.meta[RESULT]
     return result.node
-
-
-def recorded(
-    node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
-) -> torch.fx.Node | None:
-    """The result, of a call that gives autograd's record of it as well."""
-    metas = _attention_on("cuda", node)
-    if metas is None or (metas["attn_mask"] is not None and metas["attn_mask"].requires_grad):
-        return None
-    rest = [metas[name] for name in ("dropout_p", "is_causal", "scale", "enable_gqa")]
-    if any(isinstance(each, Meta) for each in rest):
-        return None
-    tensors = _tensors(node, metas, terms, mapped)
-    result, beside = terms.record(recorded_attention, *tensors, *rest)
-    beside.node.meta[RESULT] = replace(beside.meta, requires_grad=False)
-    return _with_result_of(node, result)
 
 
 def with_dropout(
     node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
 ) -> torch.fx.Node | None:
     """The scores, their softmax, noise, and the product with the values."""
-    metas = _attention_on("cpu", node)
+    metas = _attention_on_cpu(node)
     if metas is None or type(metas["dropout_p"]) is not float or not metas["dropout_p"]:
         return None
     if metas["enable_gqa"] or not isinstance(metas["scale"], float | None):

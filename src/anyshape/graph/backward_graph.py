@@ -190,7 +190,7 @@ class _Backward(TermGraph):
             has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
             if has_grad and not _is_known(result):
                 raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
-            if _draws(node, call) and _has_grad(node) and not _has_row(call):
+            if _draws(node, call) and _has_grad(node):
                 raise Unlowerable("a result requires grad, and numbers are drawn")
 
     def _add(self, node: torch.fx.Node, grad: Term) -> None:
@@ -491,12 +491,6 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
 
 def _contiguous(meta: Meta) -> Meta:
     return meta.like(layout=contiguous(len(meta.shape)))
-
-
-def _has_row(call: RecordedCall) -> bool:
-    """Whether an operator that draws says what its gradient is: it has kept what was drawn."""
-    entry = lookup(call.function)
-    return entry is not None and entry.op.name in GRADIENT
 
 
 def _draws(node: torch.fx.Node, call: RecordedCall) -> bool:

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import torch
 import torch.fx
 
-from anyshape.graph.attention_logsumexp import recorded, with_dropout, with_logsumexp
+from anyshape.graph.attention_logsumexp import with_dropout, with_logsumexp
 from anyshape.graph.batch_norm_statistics import with_statistics
 from anyshape.graph.dropout_noise import as_noise
 from anyshape.graph.kept_places import with_places
@@ -27,7 +27,6 @@ DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
     as_noise,
     with_logsumexp,
     with_dropout,
-    recorded,
     with_statistics,
     as_parts,
     with_places,

@@ -301,44 +301,6 @@ def attention_backward(
     return _FLASH_FOR_CPU_BACKWARD(*tensors, logsumexp, 0.0, is_causal, attn_mask=mask, scale=scale)
 
 
-def recorded_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attn_mask: torch.Tensor | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention by the kernel that torch chooses, and the same with autograd's record of it: what
-    the gradient needs, and what was drawn, is that kernel's own affair."""
-    with torch.enable_grad():
-        leaves = [each.detach().requires_grad_() for each in (query, key, value)]
-        given = (*leaves, attn_mask, dropout_p, is_causal)
-        made = _attention(*given, scale=scale, enable_gqa=enable_gqa)
-    setattr(made, _LEAVES, leaves)
-    return made.detach(), made
-
-
-def recorded_attention_backward(
-    grad: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    recorded: torch.Tensor,
-) -> tuple[torch.Tensor, ...]:
-    """The gradients of query, key and value."""
-    leaves = getattr(recorded, _LEAVES)
-    # The record goes away with the tensor.
-    made = torch.autograd.grad(recorded, leaves, grad, retain_graph=True)
-    if query.dim() != 4:
-        return tuple(each.contiguous() for each in made)
-    return tuple(each.transpose(1, 2).contiguous().transpose(1, 2) for each in made)
-
-
-_LEAVES: Final = "_anyshape_leaves"
-_attention: Any = torch.nn.functional.scaled_dot_product_attention
 _FLASH_FOR_CPU: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _FLASH_FOR_CPU_BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
@@ -387,31 +349,6 @@ def _attention_backward(
     return tuple(each.like(layout=_SIDE_BY_SIDE) for each in (query, key, value))
 
 
-def _recorded_attention(
-    q: ShapeQuery,
-    query: Meta,
-    key: Meta,
-    value: Meta,
-    attn_mask: Meta | None,
-    dropout_p: float,
-    is_causal: bool,
-    scale: float | None,
-    enable_gqa: bool,
-) -> tuple[Meta, Meta]:
-    made = _scaled_dot_product(
-        q, query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
-    )
-    return made, made
-
-
-def _recorded_attention_backward(
-    q: ShapeQuery, grad: Meta, query: Meta, key: Meta, value: Meta, recorded: Meta
-) -> tuple[Meta, ...]:
-    if query.rank != 4:
-        return tuple(each.like(each.shape) for each in (query, key, value))
-    return tuple(each.like(layout=_SIDE_BY_SIDE) for each in (query, key, value))
-
-
 _ENCODER_LAYER = (
     "src, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, use_gelu, norm_first,"
     " eps, norm_weight_1, norm_bias_1, norm_weight_2, norm_bias_2, ffn_weight_1, ffn_bias_1,"
@@ -442,19 +379,6 @@ ROWS: tuple[Op, ...] = (
         "attention_backward",
         (f"{__name__}.attention_backward",),
         _attention_backward,
-        OpKind.CALL_OUT,
-    ),
-    Op(
-        "recorded_attention",
-        (f"{__name__}.recorded_attention",),
-        _recorded_attention,
-        OpKind.CALL_OUT,
-        effects=DRAWS,
-    ),
-    Op(
-        "recorded_attention_backward",
-        (f"{__name__}.recorded_attention_backward",),
-        _recorded_attention_backward,
         OpKind.CALL_OUT,
     ),
     Op(
@@ -756,14 +680,6 @@ def gradient_attention(
         raise NoGradient("a gradient of the logsumexp")
     given = (query, key, value, parts[0], parts[1], attn_mask, is_causal, scale)
     made = grad[0].call(attention_backward, *given)
-    return dict(zip(("query", "key", "value"), made, strict=True))
-
-
-@gradient("recorded_attention")
-def gradient_recorded_attention(
-    grad: dict[int, Term], parts: dict[int, Term], query: Term, key: Term, value: Term
-) -> Gradients:
-    made = grad[0].call(recorded_attention_backward, query, key, value, parts[1])
     return dict(zip(("query", "key", "value"), made, strict=True))
 
 
