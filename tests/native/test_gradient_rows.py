@@ -31,6 +31,7 @@ def _matrix(seed: int, *shape: int) -> nn.Parameter:
 
 
 W, V, B = _matrix(0, WIDTH, WIDTH), _matrix(1, WIDTH), _matrix(2, WIDTH)
+W4, B4 = torch.linspace(-1, 1, 4 * WIDTH * WIDTH).view(4 * WIDTH, -1), torch.linspace(0, 1, 24)
 MEAN, SPREAD = torch.linspace(-1, 1, WIDTH), torch.linspace(0.5, 2, WIDTH)
 
 
@@ -41,6 +42,13 @@ def _rows(x: Tensor) -> Tensor:
 def _image(x: Tensor) -> Tensor:
     """Two channels of images, of sizes that are known; batches are not."""
     return torch.cat([x, x * 2, x.sin(), x * x], 1).view(-1, 2, 3, 4)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """Halves of vectors in other places, as rotary positions have them."""
+    heads = torch.cat([x, x.sin()], 1).view(-1, 3, 2, 2).transpose(1, 2)
+    first, second = heads.chunk(2, -1)
+    return torch.cat((-second, first), -1) * heads
 
 
 def _signal(x: Tensor) -> Tensor:
@@ -139,9 +147,25 @@ PROGRAMS: dict[str, Function] = {
     ),
     "area": lambda x: F.interpolate(_image(x), (2, 2), mode="area"),
     "padded": lambda x: F.pad(_image(x), (1, 2, 0, 1)) + F.pad(_image(x), (2, 1, -1, 2), value=3.0),
+    "padded to a multiple": lambda x: F.pad(x, (0, 1, 0, -x.shape[0] % 4)) * 2,
+    "padded and cut": lambda x: F.pad(x, (-1, x.shape[0], 2, 0)) * 2,
     "reflected edges": lambda x: F.pad(_image(x), (1, 2, 0, 1), mode="reflect") * 2,
     "repeated edges": lambda x: F.pad(_signal(x), (1, 2), mode="replicate") * 2,
     "edges that go round": lambda x: F.pad(_image(x), (1, 2, 0, 1), mode="circular") * 2,
+    "turned halves": _turned,
+    "a cell with memory": lambda x: sum(
+        torch.lstm_cell(x, (x.sin(), x * V), W.repeat(4, 1), W.t().repeat(4, 1), V.repeat(4), B4),
+        start=x * 2,
+    ),
+    "its memory": lambda x: torch.lstm_cell(x, (x.t().cos().t(), x), W.repeat(4, 1), W4)[1],
+    "its state": lambda x: torch.lstm_cell(x, [x.cos(), x], W.repeat(4, 1), W4)[0],
+    "gated cells": lambda x: (
+        torch.gru_cell(x, x.sin(), W.repeat(3, 1), W4[:18], V.repeat(3), B4[:18])
+        + torch.gru_cell(x, V.expand(x.shape[0], -1), W.repeat(3, 1), W.t().repeat(3, 1))
+    ),
+    "plain cells": lambda x: (
+        torch.rnn_tanh_cell(x, x.sin(), W, W.t(), V, B) + torch.rnn_relu_cell(x, x * V, W, W)
+    ),
     "logsumexp": lambda x: x.logsumexp(-1) + x.logsumexp((0, 1)),
     "spread": lambda x: x.var(-1) + x.std(1, correction=0) + x.var(1, keepdim=True).squeeze(1),
     "spread of all": lambda x: x.var() + x.std(unbiased=False),

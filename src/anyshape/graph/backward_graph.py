@@ -9,7 +9,7 @@ nothing else to be kept.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -106,6 +106,16 @@ class _Backward(TermGraph):
         self._parts: dict[torch.fx.Node, dict[int, Term]] = {}
         #: operators that torch's autograd does, and why
         self._by_torch: dict[str, str] = {}
+
+    def record(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().record(function, *args, **kwargs)
+        except NoGradient:
+            # What strides may make of a result is nobody's business here, and a question of sizes.
+            plain = mapped_tree(args, _made_contiguous)
+            if plain == args:
+                raise
+            return super().record(function, *plain, **kwargs)
 
     # -- the forward graph as the backward one sees it ---------------------------------------------
 
@@ -487,6 +497,12 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
             return node
         node = given[0]
     return node
+
+
+def _made_contiguous(value: Any) -> Any:
+    if not isinstance(value, Term) or value.meta.is_contiguous:
+        return value
+    return value.contiguous()
 
 
 def _contiguous(meta: Meta) -> Meta:
