@@ -112,10 +112,15 @@ class _Backward(TermGraph):
             return super().record(function, *args, **kwargs)
         except NoGradient:
             # What strides may make of a result is nobody's business here, and a question of sizes.
-            plain = mapped_tree(args, _made_contiguous)
-            if plain == args:
+            terms = [each for each in leaves(args) if isinstance(each, Term)]
+            if all(each.meta.is_contiguous for each in terms):
                 raise
-            return super().record(function, *plain, **kwargs)
+            return super().record(function, *mapped_tree(args, self._in_order), **kwargs)
+
+    def _in_order(self, value: Any) -> Any:
+        if not isinstance(value, Term) or value.meta.is_contiguous:
+            return value
+        return super().record(torch.clone, value, memory_format=torch.contiguous_format)
 
     # -- the forward graph as the backward one sees it ---------------------------------------------
 
@@ -497,12 +502,6 @@ def _root(node: torch.fx.Node) -> torch.fx.Node:
             return node
         node = given[0]
     return node
-
-
-def _made_contiguous(value: Any) -> Any:
-    if not isinstance(value, Term) or value.meta.is_contiguous:
-        return value
-    return value.contiguous()
 
 
 def _contiguous(meta: Meta) -> Meta:
