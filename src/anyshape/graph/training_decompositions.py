@@ -15,6 +15,7 @@ from anyshape.graph.batch_norm_statistics import with_statistics
 from anyshape.graph.dropout_noise import as_noise
 from anyshape.graph.kept_places import with_places
 from anyshape.graph.operator_parts import as_parts
+from anyshape.graph.recorded_operators import as_recorded
 from anyshape.graph.term_graph import RecordedTerms, TermGraph
 from anyshape.ops.node_meta import RESULT, SYMBOL, UNRECORDED
 from anyshape.symbolic import Facts, Symbol
@@ -32,6 +33,7 @@ DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
     with_statistics,
     as_parts,
     with_places,
+    as_recorded,
 )
 
 

@@ -1,0 +1,199 @@
+"""Operators without a row of gradients: torch's autograd records them where they are run."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+from anyshape.graph.autograd_step import AutogradStep, RecordedOperator
+
+SIZES = ((4, 6), (1, 2), (7, 3))
+
+
+@pytest.fixture(autouse=True)
+def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(anyshape.config, "native_training", True)
+    monkeypatch.setattr(anyshape.config, "on_compile_error", "raise")
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind: type[nn.Module], **options: Any) -> None:
+        super().__init__()
+        self.layers = kind(5, 8, **options)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found, last = self.layers(torch.tanh(x))
+        states = last if isinstance(last, tuple) else (last,)
+        return found.sin().sum() + sum(each.square().sum() for each in states)
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "LSTM": lambda: Recurrent(nn.LSTM),
+    "LSTM, both ways": lambda: Recurrent(nn.LSTM, bidirectional=True, num_layers=2),
+    "GRU": lambda: Recurrent(nn.GRU, batch_first=True),
+    "RNN": lambda: Recurrent(nn.RNN),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_model(name: str) -> None:
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    compiled = anyshape.compile(model, dynamic=True)
+    for size in (SIZES[0], *SIZES):
+        x = torch.randn(*size, 5, requires_grad=True)
+        wanted = [x, *model.parameters()]
+        want = torch.autograd.grad(model(x), wanted)
+        got = torch.autograd.grad(compiled(x), wanted)
+        for a, b in zip(want, got, strict=True):
+            torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+    assert compiled.stats().graphs == 1
+    assert "autograd does" in str(compiled.explain())
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Which steps ran, in order."""
+    found: list[str] = []
+    for kind in (RecordedOperator, AutogradStep):
+        original = kind.__call__
+
+        def counted(self: Any, *args: Any, call: Any = original) -> Any:
+            found.append(type(self).__name__)
+            return call(self, *args)
+
+        monkeypatch.setattr(kind, "__call__", counted)
+    return found
+
+
+def compiled_for(function: Callable[..., Any], *inputs: Tensor) -> Any:
+    """Called before: the first call is that of a capture."""
+    compiled = anyshape.compile(function)
+    compiled(*inputs)
+    return compiled
+
+
+def distances(x: Tensor, y: Tensor) -> Tensor:
+    return torch.cdist(x.sin(), y * 2, p=1.5).exp()
+
+
+def pair() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return (
+        torch.randn(4, 3, generator=generator, requires_grad=True),
+        torch.randn(5, 3, generator=generator, requires_grad=True),
+    )
+
+
+def test_it_runs_once(runs: list[str]) -> None:
+    x, y = pair()
+    compiled = compiled_for(distances, x, y)
+    compiled(x, y).sum().backward()
+    assert runs == ["RecordedOperator"]
+
+
+def test_gradients_twice_and_of_some() -> None:
+    x, y = pair()
+    compiled = compiled_for(distances, x, y)
+    want = torch.autograd.grad(distances(x, y).sum(), (x, y))
+    result = compiled(x, y)
+    for _ in range(2):
+        got = torch.autograd.grad(result.sum(), (x, y), retain_graph=True)
+        torch.testing.assert_close(got, want)
+    (only,) = torch.autograd.grad(result.sum(), y)
+    torch.testing.assert_close(only, want[1])
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(result.sum(), y)
+
+
+def test_gradients_of_gradients() -> None:
+    def squares(function: Any, x: Tensor, y: Tensor) -> Tensor:
+        first = torch.autograd.grad(function(x, y).sum(), (x, y), create_graph=True)
+        return sum((each.square().sum() for each in first), torch.zeros(()))
+
+    def smooth(x: Tensor, y: Tensor) -> Tensor:
+        return torch.logcumsumexp(x.sin(), 0).exp() @ y.t()
+
+    x, y = pair()
+    compiled = compiled_for(smooth, x, y)
+    want = torch.autograd.grad(squares(smooth, x, y), (x, y))
+    torch.testing.assert_close(torch.autograd.grad(squares(compiled, x, y), (x, y)), want)
+
+
+def test_frozen_inputs_have_none() -> None:
+    x, y = pair()
+    y = y.detach()
+    compiled = compiled_for(distances, x, y)
+    want = torch.autograd.grad(distances(x, y).sum(), x)
+    torch.testing.assert_close(torch.autograd.grad(compiled(x, y).sum(), x), want)
+
+
+def test_one_tensor_twice() -> None:
+    x, _ = pair()
+    compiled = compiled_for(lambda x: torch.cdist(x, x, p=1.5).sin(), x)
+    want = torch.autograd.grad(torch.cdist(x, x, p=1.5).sin().sum(), x)
+    torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x), want)
+
+
+@pytest.mark.parametrize("changed", ["input", "result"])
+def test_changes_are_seen_as_in_eager_code(changed: str) -> None:
+    """Torch keeps inputs and results of a distance; of a sampled image it keeps no result."""
+
+    def distance(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cdist(x, y, p=1.5)
+
+    def sampled(x: Tensor, y: Tensor) -> Tensor:
+        return F.grid_sample(x.view(1, 1, 4, 3), y.view(1, 5, 1, 3)[..., :2], align_corners=False)
+
+    for function in (distance, sampled):
+        outcomes: list[str] = []
+        compiled = compiled_for(function, pair()[0], pair()[1].detach())
+        for call in (function, compiled):
+            x, y = pair()[0] * 1, pair()[1].detach()
+            result = call(x, y)
+            with torch.no_grad():
+                (y if changed == "input" else result).mul_(2)
+            try:
+                result.sum().backward()
+            except RuntimeError as error:
+                outcomes.append(str(error)[:60])
+            else:
+                outcomes.append("")
+        assert outcomes[0] == outcomes[1]
+        assert "autograd does" in str(compiled.explain())
+
+
+def test_the_record_is_let_go() -> None:
+    x, y = pair()
+    compiled = compiled_for(distances, x, y)
+    for is_used in (True, False):
+        given = x.detach().clone().requires_grad_()
+        seen = weakref.ref(given)
+        result = compiled(given, y)
+        del given
+        assert seen() is not None
+        if is_used:
+            result.sum().backward()
+        del result
+        gc.collect()
+        assert seen() is None
+
+
+def test_what_depends_on_data() -> None:
+    def chosen(x: Tensor, y: Tensor) -> Tensor:
+        return torch.masked_select(x, x > 0).sin().sum() + y.sum()
+
+    compiled = anyshape.compile(chosen)
+    for seed in range(4):
+        torch.manual_seed(seed)
+        x, y = torch.randn(6, 3, requires_grad=True), torch.randn(2, requires_grad=True)
+        want = torch.autograd.grad(chosen(x, y), (x, y))
+        torch.testing.assert_close(torch.autograd.grad(compiled(x, y), (x, y)), want)
