@@ -44,6 +44,11 @@ def _image(x: Tensor) -> Tensor:
     return torch.cat([x, x * 2, x.sin(), x * x], 1).view(-1, 2, 3, 4)
 
 
+def _groups(x: Tensor) -> Tensor:
+    """To which of two rows each element goes, if there are two."""
+    return (torch.arange(x.numel()).view(x.shape) % 2).clamp(max=x.shape[0] - 1)
+
+
 def _turned(x: Tensor) -> Tensor:
     """Halves of vectors in other places, as rotary positions have them."""
     heads = torch.cat([x, x.sin()], 1).view(-1, 3, 2, 2).transpose(1, 2)
@@ -213,6 +218,14 @@ PROGRAMS: dict[str, Function] = {
     "scattered": lambda x: torch.zeros_like(x).scatter(1, x.argsort(1), x * 2),
     "scattered over": lambda x: x.scatter(1, _rows(x)[:, None], 1.5),
     "added": lambda x: (x * 2).scatter_add(1, x.argsort(1), x.sin()),
+    "means of groups": lambda x: (
+        torch.zeros_like(x).scatter_reduce(0, _groups(x), x * 2, "mean", include_self=False)
+        + x.scatter_reduce(0, _groups(x), x.sin(), "mean")
+    ),
+    "extremes of groups": lambda x: (
+        torch.zeros_like(x).scatter_reduce(0, _groups(x), x * 2, "amax", include_self=False)
+        + x.scatter_reduce(0, _groups(x), x.sin(), "amin")
+    ),
     "added by index": lambda x: W.index_add(0, _rows(x), x, alpha=0.5),
     "filled by index": lambda x: x.index_fill(1, torch.tensor([0, 2]), 3.0) * 2,
     "copied by index": lambda x: x.index_copy(1, torch.tensor([1, 4]), x[:, :2] * 2) * 2,
@@ -237,6 +250,10 @@ PROGRAMS: dict[str, Function] = {
     "other views": lambda x: x.swapdims(0, 1).ravel() * 2 + x.adjoint().reshape(-1) + x.mH.ravel(),
     "stretched": lambda x: x[:, None].broadcast_to((x.shape[0], 2, WIDTH)) * 2,
     "side by side": lambda x: torch.hstack([x, x * 2]) + torch.cat([x, torch.vstack([x])], 1),
+    "columns": lambda x: torch.column_stack([x, x[:, 0] * 2, V.expand(x.shape[0], -1)]) * 2,
+    "differences": lambda x: (
+        _signal(x).diff(n=2).sum(1) + torch.diff(x.view(-1, 6), prepend=x.view(-1, 6)[:, 4:])[:, 3:]
+    ),
     "on top": lambda x: torch.vstack([x, V]) * 2,
     "matrix and vector": lambda x: x @ V + torch.mv(x, B) + (V @ x.t()) + F.linear(x, V),
     "vectors": lambda x: torch.dot(x.sum(0), V) + x.sum(0) @ B + torch.outer(V, B).sum() * x.sum(),

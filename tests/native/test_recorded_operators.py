@@ -148,10 +148,12 @@ def test_changes_are_seen_as_in_eager_code(changed: str) -> None:
     """Torch keeps inputs and results of a distance; of a sampled image it keeps no result."""
 
     def distance(x: Tensor, y: Tensor) -> Tensor:
-        return torch.cdist(x, y, p=1.5)
+        return torch.cdist(x.sin(), y, p=1.5)
 
     def sampled(x: Tensor, y: Tensor) -> Tensor:
-        return F.grid_sample(x.view(1, 1, 4, 3), y.view(1, 5, 1, 3)[..., :2], align_corners=False)
+        return F.grid_sample(
+            x.sin().view(1, 1, 4, 3), y.view(1, 5, 1, 3)[..., :2], align_corners=False
+        )
 
     for function in (distance, sampled):
         outcomes: list[str] = []
@@ -185,6 +187,62 @@ def test_the_record_is_let_go() -> None:
         del result
         gc.collect()
         assert seen() is None
+
+
+def test_nothing_else_to_do() -> None:
+    """Then calls are those of eager code."""
+    layers = nn.LSTM(5, 8)
+    compiled = anyshape.compile(layers, dynamic=True)
+    x = torch.randn(3, 2, 5, requires_grad=True)
+    compiled(x)
+    found, _ = compiled(x)
+    assert "torch does all" in str(compiled.explain())
+    want = torch.autograd.grad(layers(x)[0].sum(), x)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), x), want)
+
+
+def test_random_numbers_are_those_of_eager_code() -> None:
+    torch.manual_seed(0)
+    layers = nn.GRU(5, 8, num_layers=2, dropout=0.5)
+
+    def drawn(x: Tensor) -> Tensor:
+        return F.dropout(layers(x.tanh())[0].sin(), 0.25)
+
+    compiled = anyshape.compile(drawn, dynamic=True)
+    for size in (3, 3, 4):
+        x = torch.randn(size, 2, 5, requires_grad=True)
+        outcomes: list[Any] = []
+        for function in (drawn, compiled):
+            torch.manual_seed(size)
+            result = function(x)
+            outcomes.append([result, *torch.autograd.grad(result.sum(), x), torch.rand(1)])
+        torch.testing.assert_close(outcomes[1], outcomes[0])
+    assert "autograd does" in str(compiled.explain())
+
+
+@torch.library.custom_op("anyshape_tests::tripled", mutates_args=())
+def tripled(x: Tensor) -> Tensor:
+    return x * 3
+
+
+tripled.register_fake(torch.empty_like)
+torch.library.register_autograd(
+    "anyshape_tests::tripled",
+    lambda ctx, grad: grad * 3,
+    setup_context=lambda ctx, inputs, output: None,
+)
+
+
+def test_operators_of_others() -> None:
+    def program(x: Tensor) -> Tensor:
+        return torch.ops.anyshape_tests.tripled(x.sin()).cos()
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (3, 3, 1, 5):
+        x = torch.randn(size, requires_grad=True)
+        want = torch.autograd.grad(program(x).sum(), x)
+        torch.testing.assert_close(torch.autograd.grad(compiled(x).sum(), x), want)
+    assert "forward: native code" in str(compiled.explain())
 
 
 def test_what_depends_on_data() -> None:

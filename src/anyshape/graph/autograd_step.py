@@ -76,26 +76,29 @@ class RecordedOperator:
         spec: tuple[Any, dict[str, Any]],
         wanted: Sequence[bool],
         is_one: bool,
+        may_draw: bool,
     ) -> None:
         self.function = function
         self.spec = spec
         self.wanted = tuple(wanted)
         #: whether it gives a tensor, not several
         self.is_one = is_one
+        self.may_draw = may_draw
         self.__name__ = getattr(function, "__name__", str(function))
 
-    def __call__(self, *given: Any) -> tuple[torch.Tensor, ...]:
+    def __call__(self, *given: Any) -> tuple[torch.Tensor | None, ...]:
         with torch.enable_grad():
             own = _aliases(given, self.wanted)
             args, kwargs = filled(self.spec, own)
             found = self.function(*args, **kwargs)
         results = [found] if self.is_one else list(found)
-        record = torch.empty(0, device=results[0].device)
+        tensors = [each for each in results if each is not None]
+        record = torch.empty(0, device=tensors[0].device)
         inputs = [each for each, wanted in zip(own, self.wanted, strict=True) if wanted]
         # A tensor that is saved is the same one when it comes back.
         setattr(record, _RECORD, (results, inputs))
-        # Of themselves the results are those of the whole graph.
-        return (*(each.detach() for each in results), record)
+        # For whoever has the whole graph they are results of that.
+        return (*(None if each is None else each.detach() for each in results), record)
 
 
 class RecordedGradient:

@@ -25,7 +25,7 @@ from anyshape.graph.autograd_step import (
 from anyshape.graph.backward_cut import kept_and_again
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
-from anyshape.graph.recorded_operators import draws, gives_sparse
+from anyshape.graph.recorded_operators import draws, gives_sparse, is_by_torch
 from anyshape.graph.size_symbols import shown_by, symbols_in
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
 from anyshape.graph.training_decompositions import decomposed, part_of
@@ -188,6 +188,8 @@ class _Backward(TermGraph):
         if not wanted and self._whole is None:
             raise Unlowerable("a result requires grad, and no gradient reaches an input")
         results = [self._grads[inputs[number]].node for number in wanted]
+        if self._whole is None and all(map(is_by_torch, (*self._nodes, *self._graph.nodes))):
+            raise Unlowerable("a result requires grad, and torch does all that there is to do")
         return self._cut(inputs, outputs, given, differentiable, wanted, results)
 
     def _refuse(self) -> None:
@@ -210,7 +212,8 @@ class _Backward(TermGraph):
             has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
             if has_grad and not _is_known(result):
                 raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
-            if draws(node, call) and _has_grad(node):
+            is_run_again = not isinstance(call.function, RecordedOperator)
+            if is_run_again and draws(node, call) and _has_grad(node):
                 raise Unlowerable("a result requires grad, and numbers are drawn")
 
     def _add(self, node: torch.fx.Node, grad: Term) -> None:
@@ -533,5 +536,5 @@ _MODES: Final = (enter_mode, leave_mode)
 def _is_known(result: Any) -> bool:
     """Whether metas tell all there is to know of a result."""
     if isinstance(result, tuple | list):
-        return all(map(_is_known, result))
+        return all(each is None or _is_known(each) for each in result)
     return isinstance(result, Meta) and not result.dtype.is_complex
