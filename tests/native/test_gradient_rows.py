@@ -211,9 +211,22 @@ PROGRAMS: dict[str, Function] = {
     "looked up": lambda x: W[_rows(x)] * x,
     "looked up from the end": lambda x: W[-1 - _rows(x)] + W[:, _rows(x)].t(),
     "looked up by two": lambda x: W[_rows(x), _rows(x)] + x[..., torch.tensor([0, -1])].sum(-1),
+    "looked up by one and a number": lambda x: (
+        x[torch.arange(x.shape[0]), 2] * 2 + W[-1, _rows(x)] + x.view(-1, 2, 3)[_rows(x) * 0, 1, -1]
+    ),
     "looked up by a table": lambda x: V[_rows(x).view(-1, 1).expand(-1, 2)] + 1,
     "taken": lambda x: x.take(torch.tensor([0, -1])) + W.take(torch.tensor([[3, 3]])),
     "taken along": lambda x: x.take_along_dim(x.argsort(1), 1) * 2,
+    "slices": lambda x: (
+        (x[:, 1:] * 2).sum(1) + x[:, 2:5].sin().sum(1) + x[:, -2:].cos().sum(1) + x[:, :1].sum(1)
+    ),
+    "slices of rows": lambda x: (
+        (x[1:] * 2).sum(0)
+        + x[2:5].sin().sum(0)
+        + x[-2:].cos().sum(0)
+        + x[:-1].sum(0) * x[1:3].sum()
+    ),
+    "slices with gaps": lambda x: (x[1::2] * 2).sum(0) + x[-3::2].sin().sum(0) + x[:4:3].sum(0),
     "with gaps": lambda x: x[:, ::2] * 2 + x[:, 1::2] + x[:, 0:5:2],
     "scattered": lambda x: torch.zeros_like(x).scatter(1, x.argsort(1), x * 2),
     "scattered over": lambda x: x.scatter(1, _rows(x)[:, None], 1.5),
@@ -309,6 +322,7 @@ PROGRAMS: dict[str, Function] = {
 }
 #: Torch has no gradient of nothing there, or no result.
 NOT_OF_NOTHING = (
+    "looked up by one and",
     *("classes", "weighted", "smoothed", "chances", "greatest of all", "taken", "put", "running"),
     *("in the middle", "batch norm", "matrix and vector", "spread", "a diagonal", "lengths"),
     *(

@@ -9,8 +9,9 @@ from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.backward_kernels import by_kernel
+from anyshape.ops.families.slice_gradient import widened
 from anyshape.ops.families.slicing import part
-from anyshape.ops.gradient import Gradients, NoGradient, Term, widened
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import Operand, mapped, scalar_of
 from anyshape.ops.lowering.scalar_range_check import EXACT, must_be_within, must_fit
