@@ -201,22 +201,33 @@ def test_nothing_else_to_do() -> None:
     torch.testing.assert_close(torch.autograd.grad(found.sum(), x), want)
 
 
-def test_random_numbers_are_those_of_eager_code() -> None:
-    torch.manual_seed(0)
-    layers = nn.GRU(5, 8, num_layers=2, dropout=0.5)
+LAYERS = nn.GRU(8, 8, num_layers=2, dropout=0.5)
+DRAWING: dict[str, Callable[[Tensor], Tensor]] = {
+    "dropout between layers": lambda x: F.dropout(LAYERS(x.tanh())[0].sin(), 0.25),
+    "of a distribution": lambda x: torch.normal(x.sin(), x.square() + 1) * 2,
+    "of a choice": lambda x: torch.bernoulli(x.sigmoid()) * x,
+    "between others": lambda x: (
+        F.dropout(F.gumbel_softmax(x.sin(), dim=-1), 0.5) * torch.rand_like(x) + F.dropout(x, 0.3)
+    ),
+}
 
-    def drawn(x: Tensor) -> Tensor:
-        return F.dropout(layers(x.tanh())[0].sin(), 0.25)
 
-    compiled = anyshape.compile(drawn, dynamic=True)
+@pytest.mark.parametrize("name", DRAWING)
+def test_random_numbers_are_those_of_eager_code(name: str) -> None:
+    function = DRAWING[name]
+    compiled = anyshape.compile(function, dynamic=True)
     for size in (3, 3, 4):
-        x = torch.randn(size, 2, 5, requires_grad=True)
+        x = torch.randn(size, 2, 8, requires_grad=True)
         outcomes: list[Any] = []
-        for function in (drawn, compiled):
+        for each in (function, compiled):
             torch.manual_seed(size)
-            result = function(x)
-            outcomes.append([result, *torch.autograd.grad(result.sum(), x), torch.rand(1)])
-        torch.testing.assert_close(outcomes[1], outcomes[0])
+            result = each(x)
+            (grad,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+            (second,) = torch.autograd.grad(grad.square().sum(), x)
+            outcomes.append([result, grad, second, torch.rand(1)])
+            result = each(x)
+            outcomes[-1] += torch.autograd.grad(result.sum(), x)
+        torch.testing.assert_close(outcomes[1], outcomes[0], rtol=1e-4, atol=1e-5)
     assert "autograd does" in str(compiled.explain())
 
 
