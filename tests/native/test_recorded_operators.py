@@ -202,6 +202,32 @@ def test_nothing_else_to_do() -> None:
 
 
 LAYERS = nn.GRU(8, 8, num_layers=2, dropout=0.5)
+
+
+def test_nothing_else_to_do_in_a_stage() -> None:
+    """Results that others are computed of are as in eager code; the others are native."""
+    layers = nn.LSTM(5, 8)
+
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        found, _ = layers(x)
+        return found, found.sin() * 2
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (3, 3, 4):
+        x = torch.randn(size, 2, 5, requires_grad=True)
+        outcomes: list[Any] = []
+        for each in (program, compiled):
+            first, second = each(x)
+            weights = [*layers.parameters()]
+            through = torch.autograd.grad(second.sum(), first, retain_graph=True)
+            grads = torch.autograd.grad((first * second).sum(), [x, *weights])
+            outcomes.append([first, second, *through, *grads])
+        torch.testing.assert_close(outcomes[1], outcomes[0], rtol=1e-4, atol=1e-5)
+    told = str(compiled.explain())
+    assert "torch does all" in told
+    assert "forward: native code" in told
+
+
 DRAWING: dict[str, Callable[[Tensor], Tensor]] = {
     "dropout between layers": lambda x: F.dropout(LAYERS(x.tanh())[0].sin(), 0.25),
     "of a distribution": lambda x: torch.normal(x.sin(), x.square() + 1) * 2,

@@ -25,7 +25,7 @@ from anyshape.graph.autograd_step import (
 from anyshape.graph.backward_cut import kept_and_again
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
-from anyshape.graph.recorded_operators import draws, gives_sparse, is_by_torch
+from anyshape.graph.recorded_operators import NothingNative, draws, gives_sparse, is_by_torch
 from anyshape.graph.size_symbols import shown_by, symbols_in
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
 from anyshape.graph.training_decompositions import decomposed, part_of
@@ -189,7 +189,7 @@ class _Backward(TermGraph):
             raise Unlowerable("a result requires grad, and no gradient reaches an input")
         results = [self._grads[inputs[number]].node for number in wanted]
         if self._whole is None and all(map(is_by_torch, (*self._nodes, *self._graph.nodes))):
-            raise Unlowerable("a result requires grad, and torch does all that there is to do")
+            raise NothingNative("a result requires grad, and torch does all that there is to do")
         return self._cut(inputs, outputs, given, differentiable, wanted, results)
 
     def _refuse(self) -> None:

@@ -12,6 +12,7 @@ import torch.fx
 
 from anyshape.graph.alias_analysis import is_part
 from anyshape.graph.autograd_step import STEPS, RecordedOperator, placed
+from anyshape.graph.plan import Unlowerable
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.effects import is_pure_extension, may_draw, written_by
@@ -23,6 +24,10 @@ from anyshape.ops.table import OpMatch, lookup
 Mapped = dict[torch.fx.Node, torch.fx.Node]
 #: Their results may lie in the memory of their arguments.
 _MAY_SHARE: Final = (OpKind.VIEW, OpKind.INDEX_MAP, OpKind.NOTHING)
+
+
+class NothingNative(Unlowerable):
+    """Torch does all that a graph with gradients has to do."""
 
 
 def as_recorded(
