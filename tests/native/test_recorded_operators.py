@@ -201,9 +201,6 @@ def test_nothing_else_to_do() -> None:
     torch.testing.assert_close(torch.autograd.grad(found.sum(), x), want)
 
 
-LAYERS = nn.GRU(8, 8, num_layers=2, dropout=0.5)
-
-
 def test_nothing_else_to_do_in_a_stage() -> None:
     """Results that others are computed of are as in eager code; the others are native."""
     layers = nn.LSTM(5, 8)
@@ -228,6 +225,7 @@ def test_nothing_else_to_do_in_a_stage() -> None:
     assert "forward: native code" in told
 
 
+LAYERS = nn.GRU(8, 8, num_layers=2, dropout=0.5)
 DRAWING: dict[str, Callable[[Tensor], Tensor]] = {
     "dropout between layers": lambda x: F.dropout(LAYERS(x.tanh())[0].sin(), 0.25),
     "of a distribution": lambda x: torch.normal(x.sin(), x.square() + 1) * 2,
