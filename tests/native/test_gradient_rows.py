@@ -31,6 +31,7 @@ def _matrix(seed: int, *shape: int) -> nn.Parameter:
 
 
 W, V, B = _matrix(0, WIDTH, WIDTH), _matrix(1, WIDTH), _matrix(2, WIDTH)
+W4, B4 = torch.linspace(-1, 1, 4 * WIDTH * WIDTH).view(4 * WIDTH, -1), torch.linspace(0, 1, 24)
 MEAN, SPREAD = torch.linspace(-1, 1, WIDTH), torch.linspace(0.5, 2, WIDTH)
 
 
@@ -41,6 +42,18 @@ def _rows(x: Tensor) -> Tensor:
 def _image(x: Tensor) -> Tensor:
     """Two channels of images, of sizes that are known; batches are not."""
     return torch.cat([x, x * 2, x.sin(), x * x], 1).view(-1, 2, 3, 4)
+
+
+def _groups(x: Tensor) -> Tensor:
+    """To which of two rows each element goes, if there are two."""
+    return (torch.arange(x.numel()).view(x.shape) % 2).clamp(max=x.shape[0] - 1)
+
+
+def _turned(x: Tensor) -> Tensor:
+    """Halves of vectors in other places, as rotary positions have them."""
+    heads = torch.cat([x, x.sin()], 1).view(-1, 3, 2, 2).transpose(1, 2)
+    first, second = heads.chunk(2, -1)
+    return torch.cat((-second, first), -1) * heads
 
 
 def _signal(x: Tensor) -> Tensor:
@@ -139,9 +152,25 @@ PROGRAMS: dict[str, Function] = {
     ),
     "area": lambda x: F.interpolate(_image(x), (2, 2), mode="area"),
     "padded": lambda x: F.pad(_image(x), (1, 2, 0, 1)) + F.pad(_image(x), (2, 1, -1, 2), value=3.0),
+    "padded to a multiple": lambda x: F.pad(x, (0, 1, 0, -x.shape[0] % 4)) * 2,
+    "padded and cut": lambda x: F.pad(x, (-1, x.shape[0], 2, 0)) * 2,
     "reflected edges": lambda x: F.pad(_image(x), (1, 2, 0, 1), mode="reflect") * 2,
     "repeated edges": lambda x: F.pad(_signal(x), (1, 2), mode="replicate") * 2,
     "edges that go round": lambda x: F.pad(_image(x), (1, 2, 0, 1), mode="circular") * 2,
+    "turned halves": _turned,
+    "a cell with memory": lambda x: sum(
+        torch.lstm_cell(x, (x.sin(), x * V), W.repeat(4, 1), W.t().repeat(4, 1), V.repeat(4), B4),
+        start=x * 2,
+    ),
+    "its memory": lambda x: torch.lstm_cell(x, (x.t().cos().t(), x), W.repeat(4, 1), W4)[1],
+    "its state": lambda x: torch.lstm_cell(x, [x.cos(), x], W.repeat(4, 1), W4)[0],
+    "gated cells": lambda x: (
+        torch.gru_cell(x, x.sin(), W.repeat(3, 1), W4[:18], V.repeat(3), B4[:18])
+        + torch.gru_cell(x, V.expand(x.shape[0], -1), W.repeat(3, 1), W.t().repeat(3, 1))
+    ),
+    "plain cells": lambda x: (
+        torch.rnn_tanh_cell(x, x.sin(), W, W.t(), V, B) + torch.rnn_relu_cell(x, x * V, W, W)
+    ),
     "logsumexp": lambda x: x.logsumexp(-1) + x.logsumexp((0, 1)),
     "spread": lambda x: x.var(-1) + x.std(1, correction=0) + x.var(1, keepdim=True).squeeze(1),
     "spread of all": lambda x: x.var() + x.std(unbiased=False),
@@ -182,13 +211,34 @@ PROGRAMS: dict[str, Function] = {
     "looked up": lambda x: W[_rows(x)] * x,
     "looked up from the end": lambda x: W[-1 - _rows(x)] + W[:, _rows(x)].t(),
     "looked up by two": lambda x: W[_rows(x), _rows(x)] + x[..., torch.tensor([0, -1])].sum(-1),
+    "looked up by one and a number": lambda x: (
+        x[torch.arange(x.shape[0]), 2] * 2 + W[-1, _rows(x)] + x.view(-1, 2, 3)[_rows(x) * 0, 1, -1]
+    ),
     "looked up by a table": lambda x: V[_rows(x).view(-1, 1).expand(-1, 2)] + 1,
     "taken": lambda x: x.take(torch.tensor([0, -1])) + W.take(torch.tensor([[3, 3]])),
     "taken along": lambda x: x.take_along_dim(x.argsort(1), 1) * 2,
+    "slices": lambda x: (
+        (x[:, 1:] * 2).sum(1) + x[:, 2:5].sin().sum(1) + x[:, -2:].cos().sum(1) + x[:, :1].sum(1)
+    ),
+    "slices of rows": lambda x: (
+        (x[1:] * 2).sum(0)
+        + x[2:5].sin().sum(0)
+        + x[-2:].cos().sum(0)
+        + x[:-1].sum(0) * x[1:3].sum()
+    ),
+    "slices with gaps": lambda x: (x[1::2] * 2).sum(0) + x[-3::2].sin().sum(0) + x[:4:3].sum(0),
     "with gaps": lambda x: x[:, ::2] * 2 + x[:, 1::2] + x[:, 0:5:2],
     "scattered": lambda x: torch.zeros_like(x).scatter(1, x.argsort(1), x * 2),
     "scattered over": lambda x: x.scatter(1, _rows(x)[:, None], 1.5),
     "added": lambda x: (x * 2).scatter_add(1, x.argsort(1), x.sin()),
+    "means of groups": lambda x: (
+        torch.zeros_like(x).scatter_reduce(0, _groups(x), x * 2, "mean", include_self=False)
+        + x.scatter_reduce(0, _groups(x), x.sin(), "mean")
+    ),
+    "extremes of groups": lambda x: (
+        torch.zeros_like(x).scatter_reduce(0, _groups(x), x * 2, "amax", include_self=False)
+        + x.scatter_reduce(0, _groups(x), x.sin(), "amin")
+    ),
     "added by index": lambda x: W.index_add(0, _rows(x), x, alpha=0.5),
     "filled by index": lambda x: x.index_fill(1, torch.tensor([0, 2]), 3.0) * 2,
     "copied by index": lambda x: x.index_copy(1, torch.tensor([1, 4]), x[:, :2] * 2) * 2,
@@ -213,6 +263,10 @@ PROGRAMS: dict[str, Function] = {
     "other views": lambda x: x.swapdims(0, 1).ravel() * 2 + x.adjoint().reshape(-1) + x.mH.ravel(),
     "stretched": lambda x: x[:, None].broadcast_to((x.shape[0], 2, WIDTH)) * 2,
     "side by side": lambda x: torch.hstack([x, x * 2]) + torch.cat([x, torch.vstack([x])], 1),
+    "columns": lambda x: torch.column_stack([x, x[:, 0] * 2, V.expand(x.shape[0], -1)]) * 2,
+    "differences": lambda x: (
+        _signal(x).diff(n=2).sum(1) + torch.diff(x.view(-1, 6), prepend=x.view(-1, 6)[:, 4:])[:, 3:]
+    ),
     "on top": lambda x: torch.vstack([x, V]) * 2,
     "matrix and vector": lambda x: x @ V + torch.mv(x, B) + (V @ x.t()) + F.linear(x, V),
     "vectors": lambda x: torch.dot(x.sum(0), V) + x.sum(0) @ B + torch.outer(V, B).sum() * x.sum(),
@@ -268,6 +322,7 @@ PROGRAMS: dict[str, Function] = {
 }
 #: Torch has no gradient of nothing there, or no result.
 NOT_OF_NOTHING = (
+    "looked up by one and",
     *("classes", "weighted", "smoothed", "chances", "greatest of all", "taken", "put", "running"),
     *("in the middle", "batch norm", "matrix and vector", "spread", "a diagonal", "lengths"),
     *(

@@ -9,29 +9,34 @@ nothing else to be kept.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from anyshape.graph.autograd_step import AutogradStep, Place
+from anyshape.graph.autograd_step import (
+    AutogradStep,
+    RecordedGradient,
+    RecordedOperator,
+    placed,
+)
 from anyshape.graph.backward_cut import kept_and_again
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
+from anyshape.graph.recorded_operators import NothingNative, draws, gives_sparse, is_by_torch
 from anyshape.graph.size_symbols import shown_by, symbols_in
 from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
 from anyshape.graph.training_decompositions import decomposed, part_of
 from anyshape.ops.bind import Unbound, bind_match
-from anyshape.ops.effects import may_draw
 from anyshape.ops.gradient import NoGradient, Term, sum_to
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import ARGUMENT, CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
 from anyshape.ops.op import GRADIENT, OpKind
 from anyshape.ops.signature import taken_by
-from anyshape.ops.table import OpMatch, lookup
+from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -107,6 +112,21 @@ class _Backward(TermGraph):
         #: operators that torch's autograd does, and why
         self._by_torch: dict[str, str] = {}
 
+    def record(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().record(function, *args, **kwargs)
+        except NoGradient:
+            # What strides may make of a result is nobody's business here, and a question of sizes.
+            terms = [each for each in leaves(args) if isinstance(each, Term)]
+            if all(each.meta.is_contiguous for each in terms):
+                raise
+            return super().record(function, *mapped_tree(args, self._in_order), **kwargs)
+
+    def _in_order(self, value: Any) -> Any:
+        if not isinstance(value, Term) or value.meta.is_contiguous:
+            return value
+        return super().record(torch.clone, value, memory_format=torch.contiguous_format)
+
     # -- the forward graph as the backward one sees it ---------------------------------------------
 
     def _outer(self, node: torch.fx.Node, meta: Any = None) -> Any:
@@ -168,6 +188,8 @@ class _Backward(TermGraph):
         if not wanted and self._whole is None:
             raise Unlowerable("a result requires grad, and no gradient reaches an input")
         results = [self._grads[inputs[number]].node for number in wanted]
+        if self._whole is None and all(map(is_by_torch, (*self._nodes, *self._graph.nodes))):
+            raise NothingNative("a result requires grad, and torch does all that there is to do")
         return self._cut(inputs, outputs, given, differentiable, wanted, results)
 
     def _refuse(self) -> None:
@@ -190,7 +212,8 @@ class _Backward(TermGraph):
             has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
             if has_grad and not _is_known(result):
                 raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
-            if _draws(node, call) and _has_grad(node):
+            is_run_again = not isinstance(call.function, RecordedOperator)
+            if is_run_again and draws(node, call) and _has_grad(node):
                 raise Unlowerable("a result requires grad, and numbers are drawn")
 
     def _add(self, node: torch.fx.Node, grad: Term) -> None:
@@ -278,46 +301,66 @@ class _Backward(TermGraph):
         return [(outer, grad if grad.dtype is argument.dtype else grad.to(argument.dtype))]
 
     def _by_autograd(self, node: torch.fx.Node, call: RecordedCall, grad: Any, why: str) -> None:
-        entry = lookup(call.function)
-        self._by_torch.setdefault(entry.op.name if entry else str(call.function), why)
-        if entry is not None and _gives_sparse(entry, call):
+        step = call.function
+        if isinstance(step, RecordedOperator):
+            return self._by_record(node, step, grad, call, why)
+        entry = lookup(step)
+        self._by_torch.setdefault(entry.op.name if entry else str(step), why)
+        if entry is not None and gives_sparse(entry, call):
             raise Unlowerable("a result requires grad, and a gradient is sparse")
-        values: dict[torch.fx.Node, Any] = {}
-
-        def place(each: torch.fx.Node, known: Any) -> Place:
-            values.setdefault(each, known)
-            return Place(list(values).index(each))
-
-        spec = paired_tree((node.args, node.kwargs), (call.args, call.kwargs), place)
-        given = list(values)
-        wanted = [_has_grad(each) for each in given]
+        known = placed(node, call)
+        given = list(known.given)
         results = sorted(grad) if isinstance(grad, dict) else None
         parts: list[Any] = [grad] if results is None else [grad[each] for each in results]
-        grads = [each.node for each in parts]
-        function = call.function
-        if node.op == "call_method":
-            function = getattr(torch.Tensor, str(node.target))
-        elif callable(node.target):
-            function = node.target
-        like = [self._example(values[each]) for each in given]
+        wanted = [_has_grad(each) for each in given]
+        wanted = self._reached(known.function, known.spec, known.given.values(), wanted, results)
+        if any(wanted):
+            made = AutogradStep(known.function, known.spec, wanted, results)
+            args = ([each.node for each in parts], *map(self._placeholder, given))
+            self._step(made, args, [e for e, own in zip(given, wanted, strict=True) if own])
+        return None
+
+    def _by_record(
+        self, node: torch.fx.Node, step: RecordedOperator, grad: Any, call: RecordedCall, why: str
+    ) -> None:
+        entry = lookup(step.function)
+        self._by_torch.setdefault(entry.op.name if entry else str(step.function), why)
+        given: Any = node.args
+        count = len(node.meta[RESULT]) - 1
+        results = sorted(grad)
+        places = None if step.is_one else results
+        wanted = self._reached(step.function, step.spec, call.args, step.wanted, places)
+        recorded = [number for number, own in enumerate(step.wanted) if own]
+        reached = [place for place, number in enumerate(recorded) if wanted[number]]
+        if reached:
+            (record,) = [each for each in node.users if part_of(each)[1] == count]
+            args = ([grad[each].node for each in results], self._placeholder(record))
+            owners = [given[recorded[place]] for place in reached]
+            self._step(RecordedGradient(step, results, reached), args, owners)
+
+    def _reached(
+        self,
+        function: Callable[..., Any],
+        spec: tuple[Any, dict[str, Any]],
+        metas: Iterable[Any],
+        wanted: Sequence[bool],
+        results: Sequence[int] | None,
+    ) -> list[bool]:
+        """Of what has a gradient, what it reaches."""
+        like = list(map(self._example, metas))
         found = AutogradStep(function, spec, wanted, results).reaches(like)
         if not all(found) and any(isinstance(e, torch.Tensor) and not e.numel() for e in like):
             # Of nothing there may be no gradient where there is one of something.
             raise Unlowerable("a result requires grad, and nothing was seen of a tensor")
         reached = iter(found)
-        wanted = [each and next(reached) for each in wanted]
-        if not any(wanted):
-            return
-        step = AutogradStep(function, spec, wanted, results)
-        made = self._graph.call_function(step, (grads, *map(self._placeholder, given)))
-        metas = tuple(
-            _contiguous(self.without_grad(each.meta[RESULT]))
-            for each, own in zip(given, wanted, strict=True)
-            if own
-        )
+        return [each and next(reached) for each in wanted]
+
+    def _step(self, step: Any, args: tuple[Any, ...], owners: Sequence[torch.fx.Node]) -> None:
+        """A step of autograd that gives the gradients of these."""
+        made = self._graph.call_function(step, args)
+        metas = tuple(_contiguous(self.without_grad(each.meta[RESULT])) for each in owners)
         made.meta[CALL] = RecordedCall(step, (), {})
         made.meta[RESULT] = metas
-        owners = [each for each, own in zip(given, wanted, strict=True) if own]
         for owner, part in zip(owners, self._terms(made, metas), strict=True):
             self._add(owner, part)
 
@@ -393,7 +436,7 @@ class _Backward(TermGraph):
             tuple(numbers_of[node] for node in kept),
             len(again),
             self._in_kept(outputs, kept),
-            any(CALL in node.meta and _draws(node, node.meta[CALL]) for node in self._nodes),
+            any(CALL in node.meta and draws(node, node.meta[CALL]) for node in self._nodes),
             self._program,
             (*self._program.symbols, *self._decomposed.symbols),
         )
@@ -464,13 +507,6 @@ def _has_grad(node: torch.fx.Node) -> bool:
     )
 
 
-def _gives_sparse(entry: OpMatch, call: RecordedCall) -> bool:
-    try:
-        return bind_match(entry, call.args, call.kwargs).arguments.get("sparse", False) is not False
-    except Unbound:
-        return True
-
-
 def _root(node: torch.fx.Node) -> torch.fx.Node:
     """Whose memory a result may be in."""
     while node.op not in ("placeholder", "output"):
@@ -493,23 +529,6 @@ def _contiguous(meta: Meta) -> Meta:
     return meta.like(layout=contiguous(len(meta.shape)))
 
 
-def _draws(node: torch.fx.Node, call: RecordedCall) -> bool:
-    """Whether an operator draws random numbers, with its arguments."""
-    if not may_draw(call.function) or ARGUMENT in node.meta:
-        return False
-    entry = lookup(call.function)
-    if entry is None:
-        return True
-    try:
-        bound = bind_match(entry, call.args, call.kwargs)
-    except Unbound:
-        return True
-    given = bound.arguments
-    return not any(name in given and given[name] == never for name, never in _DRAW_NOTHING)
-
-
-#: With these arguments nothing is drawn.
-_DRAW_NOTHING: Final = (("dropout_p", 0), ("dropout", 0), ("p", 0), ("train", False))
 #: They change what tensors are.
 _MODES: Final = (enter_mode, leave_mode)
 
@@ -517,5 +536,5 @@ _MODES: Final = (enter_mode, leave_mode)
 def _is_known(result: Any) -> bool:
     """Whether metas tell all there is to know of a result."""
     if isinstance(result, tuple | list):
-        return all(map(_is_known, result))
+        return all(each is None or _is_known(each) for each in result)
     return isinstance(result, Meta) and not result.dtype.is_complex

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch.fx
 
+from anyshape.graph.alias_analysis import is_part
 from anyshape.graph.plan import paired_tree
 from anyshape.graph.term_graph import Number, TermGraph
 from anyshape.ops.bind import Unbound, bind_match
@@ -20,14 +21,22 @@ from anyshape.symbolic import Expr
 Mapped = dict[torch.fx.Node, torch.fx.Node]
 
 
-def as_parts(node: torch.fx.Node, terms: TermGraph, mapped: Mapped) -> torch.fx.Node | None:
-    """The result, by the parts of the operator; None if that is not just the same."""
-    meta, call = node.meta.get(RESULT), node.meta.get(CALL)
+def as_parts(
+    node: torch.fx.Node, terms: TermGraph, mapped: Mapped
+) -> torch.fx.Node | tuple[torch.fx.Node, ...] | None:
+    """The result, or each of several, by the parts of the operator; None if that is not just the
+    same."""
+    call = node.meta.get(CALL)
+    metas: Any = node.meta.get(RESULT)
+    is_one = isinstance(metas, Meta)
     if call is None or ARGUMENT in node.meta or UNRECORDED in node.meta:
         return None
     entry = lookup(call.function)
     formula = None if entry is None or entry.in_place else PARTS.get(entry.op.name)
-    if formula is None or not (isinstance(meta, Meta) and meta.requires_grad):
+    if formula is None or not (is_one or all(map(is_part, node.users))):
+        return None
+    wanted = (metas,) if is_one else metas
+    if not any(isinstance(meta, Meta) and meta.requires_grad for meta in wanted):
         return None
     assert entry is not None
 
@@ -48,11 +57,15 @@ def as_parts(node: torch.fx.Node, terms: TermGraph, mapped: Mapped) -> torch.fx.
     except (NoGradient, Unbound):
         terms.erase_behind(last)
         return None
-    if not _is_same(terms, made.meta, meta):
+    found: Any = (made,) if isinstance(made, Term) else made
+    pairs = list(zip(found, wanted, strict=False))
+    is_whole = isinstance(made, Term) == is_one and len(found) == len(wanted)
+    if not is_whole or not all(_is_same(terms, each.meta, meta) for each, meta in pairs):
         terms.erase_behind(last)
         return None
-    made.node.meta[RESULT] = meta
-    return made.node
+    for each, meta in pairs:
+        each.node.meta[RESULT] = meta
+    return made.node if is_one else tuple(each.node for each in found)
 
 
 def _is_same(terms: TermGraph, a: Meta, b: Meta) -> bool:

@@ -3,26 +3,29 @@ needs more than their arguments and results are written as others that give it."
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import torch
 import torch.fx
 
+from anyshape.graph.alias_analysis import is_part
 from anyshape.graph.attention_logsumexp import with_dropout, with_logsumexp
 from anyshape.graph.batch_norm_statistics import with_statistics
 from anyshape.graph.dropout_noise import as_noise
 from anyshape.graph.kept_places import with_places
 from anyshape.graph.operator_parts import as_parts
+from anyshape.graph.recorded_operators import as_recorded
 from anyshape.graph.term_graph import RecordedTerms, TermGraph
-from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, UNRECORDED
+from anyshape.ops.node_meta import RESULT, SYMBOL, UNRECORDED
 from anyshape.symbolic import Facts, Symbol
 
 Mapped = dict[torch.fx.Node, torch.fx.Node]
-Decomposition = Callable[[torch.fx.Node, TermGraph, Mapped], torch.fx.Node | None]
+Several = tuple[torch.fx.Node, ...]
+Decomposition = Callable[[torch.fx.Node, TermGraph, Mapped], torch.fx.Node | Several | None]
 
-#: Each gives what stands for a node, in the graph that is being made; None if it is not for it.
+#: Each gives what stands for a node, or for each of its results, in the graph that is being made;
+#: None if it is not for it.
 DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
     as_noise,
     with_logsumexp,
@@ -30,6 +33,7 @@ DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
     with_statistics,
     as_parts,
     with_places,
+    as_recorded,
 )
 
 
@@ -45,12 +49,20 @@ def decomposed(graph: torch.fx.Graph, facts: Facts) -> Decomposed:
     made = torch.fx.Graph()
     terms = RecordedTerms(made, facts)
     mapped: Mapped = {}
+    several: dict[torch.fx.Node, Several] = {}
     for node in graph.nodes:
         if node.target is torch._C._set_grad_enabled:
             continue  # Nodes say whether they are recorded, and autograd is off where this runs.
+        if is_part(node) and part_of(node)[0] in several:
+            whole, place = part_of(node)
+            mapped[node] = several[whole][place]
+            continue
         with torch.set_grad_enabled(UNRECORDED not in node.meta):
             found = (each(node, terms, mapped) for each in DECOMPOSITIONS)
             own = next((each for each in found if each is not None), None)
+        if isinstance(own, tuple):
+            several[node] = own
+            continue
         mapped[node] = _copied(made, node, mapped) if own is None else own
         if SYMBOL in node.meta:
             terms.symbols[node.meta[SYMBOL]] = mapped[node]
@@ -59,7 +71,7 @@ def decomposed(graph: torch.fx.Graph, facts: Facts) -> Decomposed:
 
 def _copied(made: torch.fx.Graph, node: torch.fx.Node, mapped: Mapped) -> torch.fx.Node:
     own = made.node_copy(node, mapped.__getitem__)
-    if node.target is operator.getitem and CALL not in node.meta:
+    if is_part(node):
         whole, place = part_of(own)
         if RESULT in whole.meta:
             own.meta[RESULT] = whole.meta[RESULT][place]

@@ -88,6 +88,17 @@ def is_mutable(function: Callable[..., Any]) -> bool:
     return any(each._schema.is_mutable for each in _overloads(function))
 
 
+def is_pure_extension(function: Callable[..., Any]) -> bool:
+    """Whether it is an operator of another library than torch's whose schema says that it writes to
+    nothing, and that its results are tensors of their own."""
+    if not isinstance(function, OpOverload | OpOverloadPacket):
+        return False
+    overloads = list(_overloads(function))
+    values = [v for each in overloads for v in (*each._schema.arguments, *each._schema.returns)]
+    is_of_others = all(each.namespace not in _TAGGED for each in overloads)
+    return is_of_others and all(value.alias_info is None for value in values)
+
+
 @functools.lru_cache(maxsize=4096)
 def writes_untold(function: Callable[..., Any]) -> bool:
     """Whether it may write to arguments after the first, without a new version: statistics."""

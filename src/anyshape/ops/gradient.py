@@ -171,12 +171,3 @@ def place_of(records: Records, index: Any, size: Size) -> Size:
         if records.prove(lt(place, 0)) is not Answer.YES:
             break
     raise NoGradient("from which end it is counted is not known")
-
-
-def widened(grad: Term, dim: int, start: Size, size: Size) -> Term:
-    """The gradient of a tensor of which a part was taken: zeros before and after it."""
-    if grad.records.is_same(grad.shape[dim], size):
-        return grad
-    after = size - start - grad.shape[dim]
-    behind = [0, 0] * (grad.rank - 1 - dim)
-    return grad.call(torch.nn.functional.pad, [*behind, start, after])

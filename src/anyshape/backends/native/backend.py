@@ -40,6 +40,7 @@ from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
+from anyshape.graph.recorded_operators import NothingNative
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.graph.training_stages import stages
 from anyshape.loops import expr
@@ -131,7 +132,11 @@ def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..
             apart = functionalized(own)
             # What another stage writes to is not what it was, either.
             changed = tuple(n for n, node in enumerate(part.inputs) if node in written)
-            built.append(_built_stage(own, apart._replace(written=changed, read=changed), now))
+            try:
+                built.append(_built_stage(own, apart._replace(written=changed, read=changed), now))
+            except NothingNative as why:
+                own.meta[REPORT] = NativeReport(whole=str(why))
+                built.append(run_graph(own, []))
         else:
             built.append(_built(own, [], now))
         reports.append(own.meta[REPORT])

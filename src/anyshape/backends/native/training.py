@@ -18,12 +18,27 @@ from anyshape.ops.node_meta import RESULT, SYMBOL
 from anyshape.symbolic import Symbol
 from anyshape.symbolic.expr import of_atom
 
+_is_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active
+_storage_of: Callable[[torch.Tensor], int] = vars(torch._C)["_storage_id"]
+
 
 class Backward(NamedTuple):
     """What gives gradients where they come back for some of the outputs."""
 
     graphs: TrainingGraphs
     function: Callable[..., Any]
+
+
+class _Prepared(NamedTuple):
+    """A backward function, and where its arguments and results are."""
+
+    function: Callable[..., Any]
+    #: numbers of inputs, and their places in what is saved if they are there
+    inputs: Sequence[tuple[int, int | None]]
+    #: where symbols are to be read
+    symbols: Sequence[tuple[int, int | None]]
+    #: numbers of the inputs that its results are gradients of
+    wanted: Sequence[int]
 
 
 def trained(
@@ -36,72 +51,80 @@ def trained(
     """A function of the program's inputs. `backward`: what to call where gradients come back for
     these outputs; None if there is nothing. `eager`: the graph without writes, operator by
     operator, and the program `as_it_is`."""
-    count, differentiable = graphs.outputs, set(graphs.differentiable)
+    count, differentiable = graphs.outputs, graphs.differentiable
     written = frozenset(graphs.program.written)
+    read, is_drawn = graphs.program.read, graphs.draws
     places = _places(graphs.program, (*graphs.symbols, *graphs.more))
-    taken = sum(node.op == "placeholder" for node in graphs.program.graph.nodes)
-    made: dict[tuple[int, ...], Backward | None] = {}
+    nodes = [node for node in graphs.program.graph.nodes if node.op == "placeholder"]
+    tensors = [n for n, node in enumerate(nodes) if isinstance(node.meta.get(RESULT), Meta)]
+    watched = [number for number in tensors if number not in written]
+    needed = [number for number in graphs.inputs if number in tensors]
+    plain = [number for number in range(count) if number not in differentiable]
+    kept = len(graphs.kept)
+    in_kept = [number in graphs.in_kept for number in range(count)]
+    made: dict[tuple[int, ...], _Prepared | None] = {}
 
     class Compiled(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
-            ctx.random = torch.get_rng_state() if graphs.draws else None
-            ctx.before = {number: inputs[number].clone() for number in graphs.program.read}
+            if is_drawn:
+                ctx.random = torch.get_rng_state()
+            if read:
+                ctx.before = {number: inputs[number].clone() for number in read}
             found = forward(*inputs)
-            kept = found[count:]
-            outputs = tuple(
-                _apart(each, number in graphs.in_kept) for number, each in enumerate(found[:count])
-            )
+            outputs = tuple(map(_apart, found, in_kept))
             ctx.set_materialize_grads(False)
-            # Only what is needed is saved: torch looks whether that was changed meanwhile.
             ctx.given = inputs
-            ctx.versions = [
-                None if number in written else _version(each) for number, each in enumerate(inputs)
-            ]
-            ctx.kept = len(kept)
-            needed = [inputs[n] for n in graphs.inputs if isinstance(inputs[n], torch.Tensor)]
-            ctx.save_for_backward(*kept, *needed)
-            plain = [
-                each
-                for number, each in enumerate(outputs)
-                if number not in differentiable and isinstance(each, torch.Tensor)
-            ]
-            ctx.mark_non_differentiable(*plain)
+            ctx.versions = _versions(inputs, watched)
+            # Only what is needed is saved: torch looks whether that was changed meanwhile.
+            ctx.save_for_backward(*found[count:], *[inputs[number] for number in needed])
+            if plain:
+                values = [outputs[number] for number in plain]
+                ctx.mark_non_differentiable(*(e for e in values if isinstance(e, torch.Tensor)))
             return outputs
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            saved = ctx.saved_tensors
-            kept, needed = saved[: ctx.kept], iter(saved[ctx.kept :])
-            inputs = list(ctx.given)
-            for number in graphs.inputs:
-                if isinstance(inputs[number], torch.Tensor):
-                    inputs[number] = next(needed)
-            used = tuple(n for n in graphs.differentiable if grads[n] is not None)
-            given = [grads[number] for number in used]
-            wanted = [n for n, each in enumerate(ctx.needs_input_grad) if each]
+            saved, inputs = ctx.saved_tensors, ctx.given
+            used = tuple([number for number in differentiable if grads[number] is not None])
             if not used:
                 return (None,) * len(inputs)
+            given = [grads[number] for number in used]
             if used not in made:
-                made[used] = backward(used)
+                made[used] = _prepared(backward(used), needed, kept, places)
             own = made[used]
             if own is None or torch.is_grad_enabled() or not all(map(_is_plain, given)):
-                _check_versions(ctx.given, ctx.versions)
-                for number in written:
-                    inputs[number] = ctx.before.get(number, inputs[number]).clone()
-                found = _again(eager, used, inputs[:taken], given, wanted, ctx.random)
-                return (*found, *(None for _ in inputs[taken:]))
-            symbols = [_value(inputs, places[symbol]) for symbol in own.graphs.symbols]
+                return by_autograd(ctx, saved, used, given)
             ready = [grad.contiguous() for grad in given]
-            found = own.function(*kept, *(inputs[n] for n in own.graphs.inputs), *ready, *symbols)
+            symbols = [inputs[n] if dim is None else inputs[n].shape[dim] for n, dim in own.symbols]
+            taken = [inputs[n] if at is None else saved[at] for n, at in own.inputs]
+            found = own.function(*saved[:kept], *taken, *ready, *symbols)
             result: list[Any] = [None] * len(inputs)
-            memory = {each.untyped_storage().data_ptr() for each in ready}
-            for number, grad in zip(own.graphs.wanted, found, strict=True):
-                if ctx.needs_input_grad[number]:
-                    result[number] = _own(grad, memory)
+            needs = ctx.needs_input_grad
+            memory = {_storage_of(each) for each in ready}
+            for number, grad in zip(own.wanted, found, strict=True):
+                if needs[number]:
+                    # Torch may add to a gradient: it shares memory with no other one.
+                    place = _storage_of(grad)
+                    result[number] = grad.clone() if place in memory and grad.numel() else grad
+                    memory.add(place)
             return tuple(result)
 
-    apply: Any = Compiled.apply
+    def by_autograd(ctx: Any, saved: Sequence[Any], used: Sequence[int], given: Any) -> Any:
+        inputs = list(ctx.given)
+        for number, each in zip(needed, saved[kept:], strict=True):
+            inputs[number] = each
+        _check_versions(ctx.given, watched, ctx.versions)
+        for number in written:
+            inputs[number] = (ctx.before[number] if number in read else inputs[number]).clone()
+        wanted = [number for number, each in enumerate(ctx.needs_input_grad) if each]
+        random = ctx.random if is_drawn else None
+        found = _again(eager, used, inputs[: len(nodes)], given, wanted, random)
+        return (*found, *(None for _ in inputs[len(nodes) :]))
+
+    # What `apply` of a `Function` does besides is for functions under transforms.
+    base: Any = super(torch.autograd.Function, Compiled)
+    apply, apply_transformed = base.apply, Compiled.apply
     more = [places[symbol] for symbol in graphs.more]
     finish = _epilogue(graphs.program)
 
@@ -111,12 +134,34 @@ def trained(
         if len(differentiable) > 1 and any(_has_hooks(inputs[n]) for n in graphs.wanted):
             # Of what gradients do not reach after all, torch would call them, too.
             return as_it_is(*inputs)
-        given = [*inputs, *(_value(inputs, place) for place in more)]
-        for number in graphs.unreached:
-            given[number] = given[number].detach()
-        return finish(inputs, apply(*given))
+        given: Sequence[Any] = inputs
+        if more or graphs.unreached:
+            given = [*inputs, *(_value(inputs, place) for place in more)]
+            for number in graphs.unreached:
+                given[number] = given[number].detach()
+        function = apply_transformed if _is_transformed() else apply
+        found = function(*given)
+        return found if finish is None else finish(inputs, found)
 
     return run
+
+
+def _prepared(
+    backward: Backward | None,
+    needed: Sequence[int],
+    kept: int,
+    places: dict[Symbol, tuple[int, int | None]],
+) -> _Prepared | None:
+    if backward is None:
+        return None
+    graphs = backward.graphs
+    at = {number: kept + place for place, number in enumerate(needed)}
+    return _Prepared(
+        backward.function,
+        [(number, at.get(number)) for number in graphs.inputs],
+        [places[symbol] for symbol in graphs.symbols],
+        graphs.wanted,
+    )
 
 
 def in_stages(
@@ -144,16 +189,19 @@ def in_stages(
         values = [*inputs, *(_value(inputs, place) for place in more)]
         for function, taken in steps:
             values.extend(function(*(values[slot] for slot in taken)))
-        found = (values[each] if held else each for each, held in zip(wanted, is_slot, strict=True))
-        return finish(inputs, tuple(found))
+        pairs = zip(wanted, is_slot, strict=True)
+        found = tuple(values[each] if held else each for each, held in pairs)
+        return found if finish is None else finish(inputs, found)
 
     return run
 
 
-def _epilogue(program: FunctionalGraph) -> Callable[[Sequence[Any], tuple[Any, ...]], Any]:
-    """Makes the program's outputs of its inputs and of those of the graph."""
+def _epilogue(
+    program: FunctionalGraph,
+) -> Callable[[Sequence[Any], tuple[Any, ...]], Any] | None:
+    """Makes the program's outputs of its inputs and of those of the graph, if they differ."""
     if program.epilogue is None:
-        return lambda inputs, outputs: outputs
+        return None
     module = torch.fx.GraphModule(torch.nn.Module(), program.epilogue)
     return lambda inputs, outputs: module.forward(*inputs, *outputs)
 
@@ -176,23 +224,21 @@ def _apart(output: Any, in_kept: bool) -> Any:
     return output.new_empty(0).set_(output.untyped_storage(), *place)
 
 
-def _own(grad: torch.Tensor, memory: set[int]) -> torch.Tensor:
-    """A gradient that shares memory with no other one: torch may add to it."""
-    place = grad.untyped_storage().data_ptr()
-    if place in memory and grad.numel():
-        return grad.clone()
-    memory.add(place)
-    return grad
+def _versions(inputs: Sequence[Any], watched: Sequence[int]) -> list[int | None]:
+    try:
+        return [inputs[number]._version for number in watched]
+    except RuntimeError:
+        return [_version(inputs[number]) for number in watched]
 
 
-def _version(value: Any) -> int | None:
-    plain = isinstance(value, torch.Tensor) and not value.is_inference()
-    return value._version if plain else None
+def _version(value: torch.Tensor) -> int | None:
+    return None if value.is_inference() else value._version
 
 
-def _check_versions(inputs: Sequence[Any], versions: Sequence[int | None]) -> None:
-    pairs = zip(inputs, versions, strict=True)
-    if any(known is not None and _version(each) != known for each, known in pairs):
+def _check_versions(
+    inputs: Sequence[Any], watched: Sequence[int], versions: Sequence[int | None]
+) -> None:
+    if _versions(inputs, watched) != versions:
         raise RuntimeError(
             "one of the variables needed for gradient computation has been modified by an inplace "
             "operation: gradients of gradients run the compiled graph again, on its inputs as they "

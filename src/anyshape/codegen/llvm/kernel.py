@@ -185,6 +185,12 @@ def _span(e: Emitter, axis: Axis, begin: str, end: str, exact: bool) -> None:
     full = e.let(f"add i64 {begin}, {whole}")
     some = e.let(f"icmp ne i64 {whole}, 0")
     e.run_if(some, lambda: loop(begin, full, step, copies, False))
+    if copies > 1 and not e.machine.masks_freely and any(stage.axes for stage in stages):
+        # A mask is copies in and out there, in each round of the loops inside.
+        first, vectors = full, e.let(f"and i64 {length}, {-e.lanes}")
+        full = e.let(f"add i64 {begin}, {vectors}")
+        single = e.let(f"icmp slt i64 {first}, {full}")
+        e.run_if(single, lambda: loop(first, full, e.lanes, 1, False))
     rest = e.let(f"icmp slt i64 {full}, {end}")
     # Loops inside are run through as seldom as can be.
     last = copies if has_loops else 1

@@ -366,6 +366,12 @@ def parts_of_hstack(records: Records, tensors: Any, function: str) -> Term:
     return records.record(torch.cat, raised, along)
 
 
+@made_of("column_stack")
+def parts_of_column_stack(records: Records, tensors: Any) -> Term:
+    columns = [each if each.rank > 1 else _raised(each, 1).unsqueeze(1) for each in tensors]
+    return records.record(torch.cat, columns, 1)
+
+
 @gradient("atleast_1d", "atleast_2d", "atleast_3d")
 def gradient_at_least(grad: Any, tensors: Any) -> Gradients:
     if isinstance(grad, dict) or len(tensors) != 1:

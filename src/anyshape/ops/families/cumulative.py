@@ -24,14 +24,14 @@ from anyshape.ops.families.reductions import (
     total_dtype,
     whole,
 )
-from anyshape.ops.gradient import Gradients, NoGradient, Term, zeros_like
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise, mapped, shifted
 from anyshape.ops.lowering.scalars import op, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.onnx import END, Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, lower, onnx, row_of
+from anyshape.ops.op import Op, OpKind, lower, made_of, onnx, row_of
 from anyshape.ops.op import gradient as gradient_row
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.shape_query import ShapeQuery
@@ -291,6 +291,21 @@ def gradient_cumsum(grad: Term, dim: Any) -> Gradients:
     if grad.rank == 0:
         return {"input": grad}
     return {"input": grad.flip([dim]).cumsum(dim).flip([dim])}
+
+
+@made_of("diff")
+def parts_of_diff(
+    records: Records, input: Term, n: Any, dim: Any, prepend: Any, append: Any
+) -> Term:
+    if type(n) is not int or not 1 <= n <= _MOST_DIFFERENCES or input.dtype is torch.bool:
+        raise NoGradient("many differences of differences")
+    parts = [each for each in (prepend, input, append) if each is not None]
+    if len(parts) > 1:
+        input = records.record(torch.cat, parts, dim)
+    for _ in range(n):
+        less = input.shape[dim] - 1
+        input = input.narrow(dim, 1, less) - input.narrow(dim, 0, less)
+    return input
 
 
 @gradient_row("cumprod")

@@ -7,7 +7,6 @@ looks up what is left, the index tensors, all at once.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from types import EllipsisType
 from typing import Any
@@ -17,10 +16,11 @@ import torch
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
-from anyshape.ops.families.backward_kernels import gradient_by_sizes
+from anyshape.ops.families.slice_gradient import slice_start as start_of_slice
+from anyshape.ops.families.slice_gradient import spread, widened
 from anyshape.ops.families.slicing import selected, sliced
 from anyshape.ops.families.views import unsqueezed, without
-from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, widened, zeros_like
+from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, zeros_like
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, broadcast_sizes
 from anyshape.ops.lowering.scalars import cast, test, where
 from anyshape.ops.lowering.values import (
@@ -609,18 +609,17 @@ def gradient_getitem(grad: Term, input: Term, index: Any) -> Gradients:
     at = items.index(Ellipsis)
     items[at : at + 1] = [slice(None)] * missing
     starts: list[tuple[int, Size]] = []
-    steps: dict[int, slice] = {}
+    steps: dict[int, int] = {}
     own = 0
     for each in items:
         if each is None:
             continue
         if isinstance(each, slice):
             if each.step not in (None, 1):
-                steps[own] = each
-            begin = 0 if each.start is None else each.start
+                steps[own] = each.step
+            begin = start_of_slice(grad.records, each.start, input.shape[own])
         else:
-            begin = each
-        begin = place_of(grad.records, begin, input.shape[own])
+            begin = place_of(grad.records, each, input.shape[own])
         starts.append((own, begin))
         own += 1
     kept = [item for item in items if item is not None]
@@ -635,39 +634,43 @@ def gradient_getitem(grad: Term, input: Term, index: Any) -> Gradients:
     found = grad.reshape(shape)
     for dim, begin in starts:
         if dim in steps:
-            found = _with_gaps(found, dim, begin, steps[dim], input.shape[dim])
+            found = spread(found, dim, begin, steps[dim], input.shape[dim])
         else:
             found = widened(found, dim, begin, input.shape[dim])
     return {"input": found}
 
 
-def _with_gaps(grad: Term, dim: int, begin: Size, part: slice, size: Size) -> Term:
-    sizes = [*grad.shape[:dim], size, *grad.shape[dim + 1 :]]
-    end = sys.maxsize if part.stop is None else part.stop
-    return grad.call(gradient_by_sizes, "slice_backward", sizes, dim, begin, end, part.step)
-
-
 def _of_positions(grad: Term, input: Term, items: list[Any]) -> Term:
-    """Of elements that were looked up by tensors, side by side."""
+    """Of elements that were looked up by tensors and numbers, side by side."""
     tensors = [each for each in items if isinstance(each, Term)]
-    whole = [each for each in items if not isinstance(each, Term)]
+    whole = [each for each in items if not _looks_up(each)]
     if any(each is not Ellipsis and each != slice(None) for each in whole):
         raise NoGradient("positions and parts at once")
     if any(each.dtype not in (torch.int64, torch.int32) for each in tensors):
         raise NoGradient("positions that depend on data")
-    at = next(number for number, each in enumerate(items) if isinstance(each, Term))
-    if not all(isinstance(each, Term) for each in items[at : at + len(tensors)]):
+    at = next(number for number, each in enumerate(items) if _looks_up(each))
+    count = len(items) - len(whole)
+    if not all(map(_looks_up, items[at : at + count])):
         raise NoGradient("positions that are not side by side")
     dim = at if Ellipsis not in items[:at] else input.rank - (len(items) - at)
-    sizes = input.shape[dim : dim + len(tensors)]
+    sizes = input.shape[dim : dim + count]
     if len(tensors) > 1:
         tensors = input.records.record(torch.broadcast_tensors, *tensors)
+    left = iter(tensors)
     place: Any = 0
-    for tensor, size in zip(tensors, sizes, strict=True):
-        place = place * size + from_front(tensor, size)
-    flat = [*input.shape[:dim], product(list(sizes)), *input.shape[dim + len(tensors) :]]
+    for item, size in zip(items[at : at + count], sizes, strict=True):
+        if isinstance(item, Term):
+            own: Any = from_front(next(left), size)
+        else:
+            own = place_of(input.records, item, size)
+        place = place * size + own
+    flat = [*input.shape[:dim], product(list(sizes)), *input.shape[dim + count :]]
     found = added_at(zeros_like(input).reshape(flat), dim, place, grad)
     return found.reshape(input.shape)
+
+
+def _looks_up(item: Any) -> bool:
+    return isinstance(item, Term) or (_is_place(item) and not isinstance(item, bool))
 
 
 def from_front(index: Term, size: Size) -> Term:

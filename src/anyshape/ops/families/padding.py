@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.backward_kernels import by_kernel
+from anyshape.ops.families.slice_gradient import widened
 from anyshape.ops.families.slicing import part
-from anyshape.ops.gradient import Gradients, NoGradient, Term, widened
+from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import Operand, mapped, scalar_of
 from anyshape.ops.lowering.scalar_range_check import EXACT, must_be_within, must_fit
@@ -247,13 +246,33 @@ def lower_pad(c: Lowering, input: Value, pad: Any, mode: Any, value: Operand | N
 
 @gradient("pad", "constant_pad_nd")
 def gradient_pad(grad: Term, input: Term, pad: Any, mode: Any = "constant") -> Gradients:
-    """What was added is cut off, and the other way round; copies go back to where they are from."""
+    """Copies go back to where they are from."""
     if mode == "constant":
-        return {"input": grad.call(torch.nn.functional.pad, [-each for each in pad])}
+        return {"input": _cut_off(grad, input, pad)}
     kernels = {"reflect": "reflection_pad{}d_backward", "replicate": "replication_pad{}d_backward"}
     if mode == "circular":
         return {"input": _unwound(grad, input, pad)}
     return {"input": by_kernel(kernels[mode].format(len(pad) // 2), grad, input, list(pad))}
+
+
+def _cut_off(grad: Term, input: Term, pad: Any) -> Term:
+    """What was added is cut off, and zeros are where something was cut off."""
+
+    def is_cut(end: Any) -> bool:
+        if grad.records.prove(ge(end, 0)) is Answer.YES:
+            return False
+        if grad.records.prove(lt(end, 0)) is Answer.YES:
+            return True
+        raise NoGradient("whether an end is cut off is not known")
+
+    for number in range(len(pad) // 2):
+        dim = input.rank - 1 - number
+        ends = pad[2 * number : 2 * number + 2]
+        front, behind = (end if is_cut(end) else 0 for end in ends)
+        size = input.shape[dim]
+        grad = grad.narrow(dim, 0 if is_cut(ends[0]) else ends[0], size + front + behind)
+        grad = widened(grad, dim, -front, size)
+    return grad
 
 
 def _unwound(grad: Term, input: Term, pad: Any) -> Term:

@@ -7,12 +7,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import torch.nn.functional as F
+
 from anyshape.errors import UnknownOperator
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.matmul import require_one_dtype, require_rank, require_same
+from anyshape.ops.gradient import Records, Term
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule, onnx_rows
+from anyshape.ops.op import DRAWS, PURE, Effects, Op, OpKind, Rule, made_of, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, gt
 
@@ -139,6 +142,54 @@ ROWS: tuple[Op, ...] = (
     _row("rnn_tanh_cell", _cell(_GATES["rnn_tanh"], _plain)),
     _row("rnn_relu_cell", _cell(_GATES["rnn_relu"], _plain)),
 )
+
+
+# -- gradients ------------------------------------------------------------------------------------
+
+
+def _products(
+    input: Term, state: Term, w_ih: Term, w_hh: Term, b_ih: Any, b_hh: Any
+) -> tuple[Term, Term]:
+    """What the gates are made of: of the input, and of the state."""
+    return input.call(F.linear, w_ih, b_ih), state.call(F.linear, w_hh, b_hh)
+
+
+@made_of("lstm_cell")
+def parts_of_lstm_cell(
+    records: Records, input: Term, hx: Any, w_ih: Term, w_hh: Term, b_ih: Any, b_hh: Any
+) -> tuple[Term, Term]:
+    state, memory = hx
+    own, before = _products(input, state, w_ih, w_hh, b_ih, b_hh)
+    enter, forget, cell, leave = (before + own).chunk(_GATES["lstm"], 1)
+    memory = forget.sigmoid() * memory + enter.sigmoid() * cell.tanh()
+    return leave.sigmoid() * memory.tanh(), memory
+
+
+@made_of("gru_cell")
+def parts_of_gru_cell(
+    records: Records, input: Term, hx: Term, w_ih: Term, w_hh: Term, b_ih: Any, b_hh: Any
+) -> Term:
+    products = _products(input, hx, w_ih, w_hh, b_ih, b_hh)
+    own, before = (each.chunk(_GATES["gru"], 1) for each in products)
+    reset, update = ((before[gate] + own[gate]).sigmoid() for gate in (0, 1))
+    new = (own[2] + before[2] * reset).tanh()
+    return (hx - new) * update + new
+
+
+@made_of("rnn_tanh_cell", "rnn_relu_cell")
+def parts_of_rnn_cell(
+    records: Records,
+    input: Term,
+    hx: Term,
+    w_ih: Term,
+    w_hh: Term,
+    b_ih: Any,
+    b_hh: Any,
+    function: str,
+) -> Term:
+    own, before = _products(input, hx, w_ih, w_hh, b_ih, b_hh)
+    found = before + own
+    return found.tanh() if function == "rnn_tanh_cell" else found.relu()
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

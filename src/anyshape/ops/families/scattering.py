@@ -474,11 +474,40 @@ def gradient_scatter_add(grad: Term, dim: Any, index: Term, src: Term) -> Gradie
 
 @gradient("scatter_reduce")
 def gradient_scatter_reduce(
-    grad: Term, dim: Any, index: Term, src: Term, reduce: Any, include_self: Any
+    grad: Term,
+    result: Term,
+    input: Term,
+    dim: Any,
+    index: Term,
+    src: Term,
+    reduce: Any,
+    include_self: Any,
 ) -> Gradients:
-    if reduce != "sum" or include_self is not True:
-        raise NoGradient("more than a sum")
-    return gradient_scatter_add(grad, dim, index, src)
+    if type(include_self) is not bool or not _is_alike(src, index) or index.rank == 0:
+        raise NoGradient("more to add than places")
+    if reduce == "sum":
+        found = grad, grad.gather(dim, index)
+    elif reduce == "mean":
+        start = grad.call(torch.ones_like if include_self else torch.zeros_like)
+        count = start.scatter_add(dim, index, src.call(torch.ones_like))
+        own = grad / count.clamp_min(1.0)
+        found = own, own.gather(dim, index)
+    elif reduce in ("amax", "amin"):
+        found = _of_extremes(grad, result, input, dim, index, src)
+    else:
+        raise NoGradient("a product")
+    before, after = found
+    return {"input": before if include_self else before.scatter(dim, index, 0.0), "src": after}
+
+
+def _of_extremes(
+    grad: Term, result: Term, input: Term, dim: Any, index: Term, src: Term
+) -> tuple[Term, Term]:
+    """Those that are equal have equal parts; torch counts what was there before in any case."""
+    is_kept = input.eq(result).to(grad.dtype)
+    is_chosen = src.eq(result.gather(dim, index)).to(grad.dtype)
+    own = grad / is_kept.scatter_add(dim, index, is_chosen)
+    return is_kept * own, is_chosen * own.gather(dim, index)
 
 
 @gradient("index_add")

@@ -10,8 +10,9 @@ import torch
 
 from anyshape.loops.reshape_indexing import divided
 from anyshape.ops.families.backward_kernels import gradient_by_sizes
+from anyshape.ops.families.slice_gradient import widened
 from anyshape.ops.families.views import without
-from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, widened
+from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of
 from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
