@@ -16,9 +16,8 @@ from tests.codegen.gpu_emulator import GROUP_THREADS
 _WARP: Final = 32
 #: Threads of a block, where nothing speaks for another number.
 _BLOCK: Final = 256
-#: Threads that share a row, at most; and at least where each has some of it in registers.
+#: Threads that share a row, at most.
 _MOST: Final = 1024
-_FEWEST: Final = 8
 #: Vectors of a row that each thread takes, if the row is long enough.
 _EACH: Final = 8
 #: Blocks of a grid, at most. Each takes several points where there are more.
@@ -122,7 +121,7 @@ def _rows(
     parts = min(room // points, vectors // (4 * GROUP_THREADS))
     if parts > 3:
         return Geometry(points * parts, (GROUP_THREADS, 1), 0, private, by_rows=True, together=True)
-    threads, each = (_FEWEST, rule.each) if rule.each else (_WARP, _EACH)
+    threads, each = rule.fewest, rule.each or _EACH
     if rule.tiled:
         threads = THREADS
     most = MOST_THREADS if rule.each else _MOST

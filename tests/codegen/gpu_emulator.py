@@ -51,6 +51,8 @@ _GIVEN = ", ".join(
     [f"i32 %emu.{name}" for name in _REGISTERS] + [f"ptr %{name}" for name in _CALLBACKS]
 )
 _SHARED = 1 << 16
+#: Shuffles, and where they end: the last lane, or the first one.
+_SHUFFLES: Final = (("bfly", "31"), ("up", "0"), ("idx", "31"))
 _LAUNCH: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, *[ctypes.c_void_p] * 3
 )
@@ -164,8 +166,8 @@ def _for_host(text: str) -> str:
     text = re.sub(r'call void asm sideeffect "nanosleep[^\n]*', "call void %pause()", text)
     text = text.replace("  call void @llvm.trap()\n", "")
     text = re.sub(
-        r"call i32 @llvm\.nvvm\.shfl\.sync\.bfly\.i32\(i32 -1, (i32 \S+), (i32 \d+), i32 31\)",
-        r"call i32 %shuffle(\1, \2)",
+        r"call i32 @llvm\.nvvm\.shfl\.sync\.(\w+)\.i32\(i32 -1, (i32 \S+), (i32 \S+), i32 (\d+)\)",
+        lambda m: f"call i32 %shuffle({m[2]}, {m[3]}, i32 {_SHUFFLES.index((m[1], m[4]))})",
         text,
     )
     text = re.sub(
@@ -350,7 +352,7 @@ def _run(
     address: int, place: int, grid: int, block: tuple[int, int], arguments: Any, together: bool
 ) -> list[threading.Thread]:
     """A block: its threads, which are under way, or none if it is done."""
-    wait, swap = ctypes.CFUNCTYPE(None), ctypes.CFUNCTYPE(*[ctypes.c_int32] * 3)
+    wait, swap = ctypes.CFUNCTYPE(None), ctypes.CFUNCTYPE(*[ctypes.c_int32] * 4)
     given = [ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap, wait]
     entry = ctypes.CFUNCTYPE(None, *given)(address)
     width, height = block
@@ -360,11 +362,13 @@ def _run(
     slots = [0] * count
     own = threading.local()
 
-    def shuffle(value: int, distance: int) -> int:
-        warp = warps[own.number // 32]
+    def shuffle(value: int, by: int, kind: int) -> int:
+        warp, lane = warps[own.number // 32], own.number % 32
         slots[own.number] = value
         warp.wait()
-        found = slots[own.number ^ distance]
+        # One that is before the first lane is the thread itself.
+        from_ = (lane ^ by, lane - by if lane >= by else lane, by % 32)[kind]
+        found = slots[own.number - lane + from_]
         warp.wait()
         return found
 

@@ -308,17 +308,61 @@ def scans(seed: int) -> Made:
     outer = [maker.axis(f"i{i}") for i in range(maker.random.randint(0, 2))]
     inner = [maker.axis(f"r{i}") for i in range(maker.random.randint(1, 2))]
     maker.axes = [*inner, *outer] if maker.random.random() < 0.4 else [*outer, *inner]
-    parts: list[Scan] = []
-    for _ in range(maker.random.randint(1, 2)):
-        kind = maker.random.choice(["sum", "max", "min", "prod", "any"])
-        dtype: Dtype = maker.random.choice(NUMBERS)
-        dtype = "b1" if kind == "any" else dtype
-        value = maker.load(dtype)
-        if kind == "prod" and dtype in FLOATS:
-            value = operation("sign", value, dtype=dtype)
-        address, elements = maker.dense(maker.axes)
-        parts.append(Scan(kind, value, dtype, maker.buffer(dtype, elements), address))
+    parts = [maker_scan(maker) for _ in range(maker.random.randint(1, 2))]
     return _made(maker, tuple(outer), (Stage(tuple(inner), scans=tuple(parts)),))
+
+
+def maker_scan(maker: Maker) -> Scan:
+    kind = maker.random.choice(["sum", "max", "min", "prod", "any"])
+    dtype: Dtype = maker.random.choice(NUMBERS)
+    dtype = "b1" if kind == "any" else dtype
+    value = maker.load(dtype)
+    if kind == "prod" and dtype in FLOATS:
+        value = operation("sign", value, dtype=dtype)
+    address, elements = maker.dense(maker.axes)
+    return Scan(kind, value, dtype, maker.buffer(dtype, elements), address)
+
+
+def scans_and_folds(seed: int) -> Made:
+    """Stages of scans and folds, of which later ones read what was scanned; some of it is private
+    to a row."""
+    maker = Maker(seed)
+    maker.fill, maker.depth = "small", 1
+    outer = [maker.axis(f"i{i}") for i in range(maker.random.randint(0, 2))]
+    inner = [maker.axis(f"r{i}") for i in range(maker.random.randint(1, 2))]
+    maker.axes = [*inner, *outer] if maker.random.random() < 0.3 else [*outer, *inner]
+    stages: list[Stage] = []
+    private: dict[str, tuple[Dtype, Size]] = {}
+    kept: list[Scalar] = []
+    for count in range(maker.random.randint(1, 3)):
+        folds = [maker_fold(maker, f"m{count}_{i}") for i in range(maker.random.randint(0, 2))]
+        parts = [maker_scan(maker) for _ in range(maker.random.randint(0, 2))]
+        stores: list[Store] = []
+        if kept:
+            value = operation("add", maker.random.choice(kept), maker.load("f32"), dtype="f32")
+            address, elements = maker.dense(maker.axes)
+            stores.append(Store(maker.buffer("f32", elements), address, value))
+        if maker.random.random() < 0.5:
+            address, elements = maker.dense(inner)
+            name = f"p{count}"
+            private[name] = ("f32", elements)
+            stores.append(Store(name, address, maker.load("f32")))
+            kept.append(load(name, address, "f32"))
+        stages.append(Stage(tuple(inner), tuple(stores), tuple(folds), tuple(parts)))
+        maker.rows += [row(fold.name, fold.dtype, NOTHING) for fold in folds]
+        kept += [load(p.buffer, p.address, "f32") for p in parts if p.dtype == "f32"]
+    if kept:
+        address, elements = maker.dense(maker.axes)
+        scan = Scan("sum", kept[-1], "f32", maker.buffer("f32", elements), address)
+        stages.append(Stage(tuple(inner), scans=(scan,)))
+    address, elements = maker.dense(outer)
+    last = [
+        Store(maker.buffer(found.dtype, elements if outer else 1), address, found)
+        for found in maker.rows
+    ]
+    if last:
+        stages.append(Stage((), tuple(last)))
+    return _made(maker, tuple(outer), tuple(stages), private)
 
 
 def scatters(seed: int) -> Made:
@@ -365,5 +409,6 @@ MAKERS: dict[str, Callable[[int], Made]] = {
     "pointwise": pointwise,
     "rows": rows,
     "scans": scans,
+    "scans and folds": scans_and_folds,
     "scatters": scatters,
 }

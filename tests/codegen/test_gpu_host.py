@@ -171,6 +171,42 @@ def test_folds_that_blocks_share(function: Callable[..., Any], shape: tuple[int,
     assert not backend.called
 
 
+RUNNING: dict[str, Callable[[Tensor], Any]] = {
+    "sums": lambda x: (x.cumsum(-1) * 2, (x + 1).cumsum(0)),
+    "products": lambda x: (x.sign().cumprod(-1), x.sign().double().cumprod(0)),
+    "extremes": lambda x: (*x.cummax(-1), *x.cummin(0)),
+    "the largest first": lambda x: x.softmax(-1).flip(-1).cumsum(-1).flip(-1),
+    "integers": lambda x: ((x > 0).cumsum(-1), (x * 9).int().cumsum(0)),
+    "halves": lambda x: x.bfloat16().cumsum(-1),
+    "positions": lambda x: (x[:, 0] > 0).cumsum(0) - 1,
+    "a share": lambda x: (x.exp().cumsum(-1) / x.exp().sum(-1, keepdim=True)) < 0.5,
+    "the middle": lambda x: x.reshape(-1, 3, 4).cumsum(1).relu(),
+    "in place": lambda x: x.clone().cumsum_(-1),
+}
+
+
+@pytest.mark.parametrize("name", RUNNING)
+def test_running_folds(name: str) -> None:
+    """Threads of a block share a row, or take neighbouring columns."""
+    function, backend = RUNNING[name], Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    for rows in (3, 8, 5, 0, 1, 40):
+        x = torch.randn(rows, 12)
+        torch.testing.assert_close(compiled(x), function(x))
+    assert not backend.called
+    assert backend.launches
+
+
+def test_running_sums_of_many_lengths() -> None:
+    backend = Backend()
+    compiled = anyshape.compile(lambda x: x.cumsum(-1) + 1, dynamic=True, backend=backend)
+    for shape in ((2, 64), (3, 100), (2, 33), (0, 8), (7, 3), (1, 1040), (4, 0), (5, 1)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), x.cumsum(-1) + 1)
+    names = {each.name for gpu in backend.gpus for each in gpu.started}
+    assert len(names) == 2, "whole vectors, and single elements"
+
+
 def test_a_launch_that_fails() -> None:
     """The call runs eagerly, which gives the answer or the error of torch."""
     backend = Backend(fails=719)

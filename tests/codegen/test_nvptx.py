@@ -46,6 +46,7 @@ SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
     "sum of all": (samples.sum_of_all("bf16"), (2, 2, 0)),
     "softmax of columns": (samples.softmax_of_columns(), (2, 2, 0)),
     "running sum": (samples.running_sum(), (2, 2, 0)),
+    "running sum of halves": (samples.running_sum("bf16"), (2, 2, 0)),
 }
 
 

@@ -11,6 +11,7 @@ import pytest
 from anyshape.codegen.nvptx.plan import gpu_plans
 from anyshape.loops.expr import Axis, Dtype, load, row
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen import kernel_samples as samples
 from tests.codegen.gpu_emulator import Emulated
@@ -143,3 +144,12 @@ def test_a_launch_together_that_is_refused() -> None:
     np.testing.assert_allclose(result, e / e.sum(1, keepdims=True), rtol=2e-4)
     assert refused
     assert [each.together for each in runner.gpu.started] == [False]
+
+
+@pytest.mark.parametrize("along_rows", [True, False])
+def test_rounds_that_meet_stay_in_one_thread(along_rows: bool) -> None:
+    """Each point adds its elements to one place of its own: in order, in one thread."""
+    value = load("k0", AT * COLUMNS + ALONG if along_rows else ALONG * ROWS + AT, "bf16")
+    stage = Stage((LINE,), (Store("k1", AT, value, "add"),))
+    kernel = replace(samples.kernel((POINTS,), stage), ordered=True)
+    assert {plan.form for plan in gpu_plans(kernel)} <= {"points", "columns"}

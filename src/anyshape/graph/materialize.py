@@ -181,7 +181,6 @@ class Materialize:
 
     def scan(self, fold: str, value: Value, dim: int, meta: Meta) -> Value:
         """Store the running fold of a value along a dimension."""
-        self.needs_library()
         name = self._name("b")
         memory = Memory(name, contiguous_strides(value.sizes))
 

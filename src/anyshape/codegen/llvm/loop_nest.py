@@ -305,13 +305,18 @@ class StageCode:
         first = sum(len(other.checks) for other in e.kernel.stages[: self.number])
         for number, condition in enumerate(conditions):
             check_vector(e, first + number, condition)
-        after: States = []
-        for scanning, carry, value in zip(self.scannings, carries, inputs, strict=True):
-            carry, result = scanning.step(e, carry, value)
-            after.append(carry)
-            store(e, scanning.scan.buffer, scanning.scan.address, result, "set", None)
+        after = self._scan(carries, inputs)
         for part, value, mask in zip(stage.stores, values, masks, strict=True):
             store(e, part.buffer, part.address, value, part.mode, mask)
+        return after
+
+    def _scan(self, carries: States, inputs: list[IrValue]) -> States:
+        """The running folds of one vector, stored; the carries behind it."""
+        after: States = []
+        for scanning, carry, value in zip(self.scannings, carries, inputs, strict=True):
+            carry, result = scanning.step(self.e, carry, value)
+            after.append(carry)
+            store(self.e, scanning.scan.buffer, scanning.scan.address, result, "set", None)
         return after
 
 

@@ -222,11 +222,15 @@ class Scanning:
 
     def step(self, e: Emitter, carry: str, value: IrValue) -> tuple[str, IrValue]:
         """The carry after a round, and what the round gives."""
-        text = cast(e, e.widen(value), value.dtype, self.dtype, True)
+        text = self.given(e, value)
         if self.lanes:
             total = self._operate(e, carry, text)
-            return total, self._result(e, total)
+            return total, self.result(e, total)
         return self._within(e, carry, text)
+
+    def given(self, e: Emitter, value: IrValue) -> str:
+        """The values of a round, of the carry's dtype."""
+        return cast(e, e.widen(value), value.dtype, self.dtype, True)
 
     def _within(self, e: Emitter, carry: str, text: str) -> tuple[str, IrValue]:
         element = REGISTER[self.dtype]
@@ -243,10 +247,11 @@ class Scanning:
             distance *= 2
         total = self._operate(e, e.splat(element, carry), text)
         last = e.let(f"extractelement {type_} {total}, i64 {e.lanes - 1}")
-        return last, self._result(e, total)
+        return last, self.result(e, total)
 
     def _operate(self, e: Emitter, a: str, b: str) -> str:
         return operate(e, self.scan.fold, self.dtype, e.lanes, a, b)
 
-    def _result(self, e: Emitter, text: str) -> IrValue:
+    def result(self, e: Emitter, text: str) -> IrValue:
+        """What is stored of a carry for each lane."""
         return IrValue(cast(e, text, self.dtype, self.scan.dtype, True), self.scan.dtype, True)

@@ -27,7 +27,7 @@ from anyshape.codegen.nvptx.block_group import (
 from anyshape.loops.expr import Axis
 
 #: Warps of a block, at most.
-_WARPS: Final = 32
+WARPS: Final = 32
 #: Shared memory for what warps have folded: eight bytes for each of them and each state.
 PARTIAL: Final = "@as_partial"
 #: Shared memory that the launch says the size of.
@@ -37,7 +37,7 @@ _BITS: Final = {"float": 32, "double": 64, "i64": 64, "i32": 32, "i16": 16, "i8"
 
 
 def partial_array(states: int) -> str:
-    return f"{PARTIAL} = internal addrspace(3) global [{_WARPS * states} x i64] undef, align 8"
+    return f"{PARTIAL} = internal addrspace(3) global [{WARPS * states} x i64] undef, align 8"
 
 
 #: Bytes of shared memory that no launch asks for: a function has its own there.
@@ -45,7 +45,7 @@ LEFT_FOR_KERNELS: Final = 4096
 
 
 def partial_bytes(states: int) -> int:
-    return 8 * _WARPS * states
+    return 8 * WARPS * states
 
 
 class BlockTeam(ThreadTeam):
@@ -101,7 +101,7 @@ class BlockTeam(ThreadTeam):
     def shuffled(self, e: Emitter, types: list[str], states: States, distance: int) -> States:
         """What the thread at this distance has."""
         pairs = zip(types, states, strict=True)
-        return [_shuffled(e, type_, text, distance) for type_, text in pairs]
+        return [shuffled(e, type_, text, "bfly", str(distance)) for type_, text in pairs]
 
     def put(self, e: Emitter, types: list[str], states: States, place: str) -> None:
         pairs = zip(types, states, strict=True)
@@ -161,33 +161,37 @@ def start_states(foldings: list[Folding], lanes: int) -> States:
 
 
 def _partial(e: Emitter, number: int, place: str) -> str:
-    at = e.let(f"add i32 {place}, {number * _WARPS}")
+    at = e.let(f"add i32 {place}, {number * WARPS}")
     return e.let(f"getelementptr i64, ptr addrspace(3) {PARTIAL}, i32 {at}")
 
 
-def _shuffled(e: Emitter, type_: str, text: str, distance: int) -> str:
-    """What the thread at this distance has."""
+#: How the thread is named whose value is taken: by the bits that differ in its number, by how far
+#: it is before this one, or by its number. And where the instruction ends: a whole warp.
+_LAST: Final = {"bfly": 31, "up": 0, "idx": 31}
+
+
+def shuffled(e: Emitter, type_: str, text: str, kind: str, by: str) -> str:
+    """What another thread of the warp has."""
     bits = _BITS[type_]
     whole = f"i{bits}"
     if type_ in ("float", "double"):
         text = e.let(f"bitcast {type_} {text} to {whole}")
     if bits == 64:
-        low = _exchanged(e, e.let(f"trunc i64 {text} to i32"), distance)
-        high = _exchanged(e, e.let(f"trunc i64 {e.let(f'lshr i64 {text}, 32')} to i32"), distance)
+        low = _exchanged(e, e.let(f"trunc i64 {text} to i32"), kind, by)
+        high = _exchanged(e, e.let(f"trunc i64 {e.let(f'lshr i64 {text}, 32')} to i32"), kind, by)
         shifted = e.let(f"shl i64 {e.let(f'zext i32 {high} to i64')}, 32")
         text = e.let(f"or i64 {shifted}, {e.let(f'zext i32 {low} to i64')}")
     elif bits == 32:
-        text = _exchanged(e, text, distance)
+        text = _exchanged(e, text, kind, by)
     else:
-        sent = _exchanged(e, e.let(f"zext {whole} {text} to i32"), distance)
+        sent = _exchanged(e, e.let(f"zext {whole} {text} to i32"), kind, by)
         text = e.let(f"trunc i32 {sent} to {whole}")
     return e.let(f"bitcast {whole} {text} to {type_}") if type_ in ("float", "double") else text
 
 
-def _exchanged(e: Emitter, text: str, distance: int) -> str:
-    return e.let(
-        f"call i32 @llvm.nvvm.shfl.sync.bfly.i32(i32 -1, i32 {text}, i32 {distance}, i32 31)"
-    )
+def _exchanged(e: Emitter, text: str, kind: str, by: str) -> str:
+    given = f"i32 -1, i32 {text}, i32 {by}, i32 {_LAST[kind]}"
+    return e.let(f"call i32 @llvm.nvvm.shfl.sync.{kind}.i32({given})")
 
 
 class StridedStage(StageCode):

@@ -16,6 +16,7 @@ from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
 from anyshape.codegen.nvptx.block_group import block_barrier, write_group_places
 from anyshape.codegen.nvptx.block_reduce import SHARED, GroupStage
+from anyshape.codegen.nvptx.block_scan import ScanStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plan import GpuPlan
 from anyshape.codegen.nvptx.strips import StripStage
@@ -239,8 +240,8 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
             write_held_rows(e, vectors)
             return []
         count = len(e.kernel.stages)
-        stage = TileStage if gpu.tiled else GroupStage
-        for position in range(count):
+        for position, each in enumerate(e.kernel.stages):
+            stage = TileStage if gpu.tiled else ScanStage if each.scans else GroupStage
             stage(e, position).write(position == count - 1)
         # A group of blocks has one row, and a block of its own may have more.
         block_barrier(e)

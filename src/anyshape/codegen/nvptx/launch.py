@@ -137,7 +137,7 @@ def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
     if rule.form == "strips":
         return f"call i32 @anyshape_gpu_strips({given}, {points}, {vectors}, {depth}, {part})"
     if rule.form == "rows":
-        each, least = (rule.each, 8) if rule.each else (8, 32)
+        each, least = rule.each or 8, rule.fewest
         if rule.tiled:
             each, least = 1, THREADS
         return (

@@ -49,6 +49,8 @@ declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
 declare void @llvm.nvvm.barrier0()
 declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
+declare i32 @llvm.nvvm.shfl.sync.up.i32(i32, i32, i32, i32)
+declare i32 @llvm.nvvm.shfl.sync.idx.i32(i32, i32, i32, i32)
 """
     + DECLARATIONS
 )
@@ -72,6 +74,8 @@ class LaunchRule:
     #: vectors of a row that each thread has in registers, for rows that are not longer than what
     #: as many threads as there may be have; 0: for all
     each: int
+    #: threads that share a row, at least
+    fewest: int
     #: whether a row is a tile
     tiled: bool
     #: bytes of private memory of a row, or of a thread
@@ -124,8 +128,9 @@ def module_text(function: KernelFunction, counts: Counts, target: Target) -> str
 
 
 def _states(gpu: GpuPlan) -> int:
-    """Words of shared memory that a warp has for what it folds."""
-    return max(1, sum(2 * len(stage.folds) for stage in gpu.plan.kernel.stages))
+    """Words of shared memory that a warp has for what it folds and scans."""
+    stages = gpu.plan.kernel.stages
+    return max(1, sum(2 * (len(stage.folds) + len(stage.scans)) for stage in stages))
 
 
 def _kind(gpu: GpuPlan) -> str:
@@ -182,6 +187,7 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         depth=0 if gpu.tiled else maximum(*(rounds if column is None else firsts)),
         part_bytes=gpu.part_bytes,
         tiled=gpu.tiled,
+        fewest=gpu.fewest,
         each=gpu.each,
         private=_private(gpu) if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,

@@ -6,7 +6,7 @@ of them has.
 - *strips*: the threads of a block share neighbouring columns, and the rounds of their stages;
 - *rows*: the threads of a block share one point of the parallel axes, whose stages run along
   consecutive elements;
-- *points*: a thread takes one point, element by element: scans, and stores that may meet.
+- *points*: a thread takes one point, element by element: stores that may meet.
 
 Strips and rows may be shared by several blocks. All but points come twice: the wide code moves 16
 bytes at a time and is for tensors whose rows begin at such addresses; the narrow one takes single
@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
+from anyshape.codegen.nvptx.block_scan import can_scan_rows
 from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held
 from anyshape.codegen.nvptx.strips import for_strips, told_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
@@ -65,6 +66,14 @@ class GpuPlan:
         return max(8, told_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
 
     @property
+    def fewest(self) -> int:
+        """Threads that share a row, at least: a part of a warp where none of them fold all of a
+        warp."""
+        stages = self.plan.kernel.stages
+        is_scan = any(stage.scans for stage in stages) and not any(stage.folds for stage in stages)
+        return 8 if self.each or is_scan else 32
+
+    @property
     def lanes(self) -> int:
         return self.plan.lanes
 
@@ -76,6 +85,8 @@ class GpuPlan:
 
 def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     """The wide ones if there are some, and those for all sizes; of rows, first for short ones."""
+    # Rounds that may meet stay in one thread, unless the memory itself adds.
+    in_order = kernel.ordered
     if not (kernel.ordered and _can_be_atomic(kernel)):
         kernel = unordered(kernel)
     if is_tiled(kernel):
@@ -84,7 +95,9 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
         wide = _wide(kernel, "rows", None)
         return (narrow,) if wide is None else (replace(wide, tiled=True), narrow)
     form, column = _form(kernel)
-    if form == "columns":
+    if in_order and form == "rows":
+        form = "points"
+    if form == "columns" and not in_order:
         strips = for_strips(kernel)
         if strips is not None:
             form, kernel = "strips", strips
@@ -95,6 +108,9 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     if form == "points":
         atomic = kernel.ordered and _can_be_atomic(kernel)
         return (replace(narrow, atomic=atomic, serial=kernel.ordered and not atomic),)
+    if form == "columns" and _has_scans(kernel):
+        # As many threads as there are columns: each has a long way to go.
+        return (narrow,)
     wide = _wide(kernel, form, column)
     plans = (narrow,) if wide is None else (wide, narrow)
     if form == "strips":
@@ -118,10 +134,16 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
 
 
 def _form(kernel: Kernel) -> tuple[Form, Axis | None]:
-    if kernel.ordered or any(stage.scans for stage in kernel.stages) or not _has_axes(kernel):
+    if kernel.ordered or not _has_axes(kernel):
         return "points", None
     column = best_column(kernel)
+    if column is None and _has_scans(kernel) and not can_scan_rows(kernel):
+        return "points", None
     return ("rows", None) if column is None else ("columns", column)
+
+
+def _has_scans(kernel: Kernel) -> bool:
+    return any(stage.scans for stage in kernel.stages)
 
 
 def _has_axes(kernel: Kernel) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from anyshape.codegen.llvm.cooperative_reduce import merged_states
 from anyshape.codegen.llvm.emitter import Emitter, States
-from anyshape.codegen.llvm.reductions import Folding, foldings_of
+from anyshape.codegen.llvm.reductions import Folding, Scanning, foldings_of
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.nvptx.block_group import HAS_PARTS, block_barrier, bytes_of, exchange
 from anyshape.codegen.nvptx.block_reduce import (
@@ -62,8 +62,9 @@ def _without_private(kernel: Kernel) -> Iterator[Stage]:
 
 
 def told_bytes(kernel: Kernel, lanes: int) -> int:
-    """Of what the threads of a column tell each other, at most."""
-    types = (state_types(foldings_of(stage), lanes) for stage in kernel.stages)
+    """Of what the threads of a column or a row tell each other, at most."""
+    types = [state_types(foldings_of(stage), lanes) for stage in kernel.stages]
+    types += [[Scanning(scan, lanes).type for scan in stage.scans] for stage in kernel.stages]
     return max(map(bytes_of, types), default=0)
 
 
