@@ -88,11 +88,19 @@ def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[
         raise InternalError(stage="backend", detail=repr(same)) from same
 
 
-def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Callable[..., Any]:
+def _failed_with_list(graph: torch.fx.GraphModule, error: Exception, args: Sequence[Any]) -> None:
+    _failed_later(graph, error, args[0])
+
+
+def _built(
+    graph: torch.fx.GraphModule, examples: list[Any], now: bool, *, gives_up: bool = False
+) -> Callable[..., Any]:
+    """`gives_up`: the function takes its inputs in a list, which it empties, and lets go of each as
+    soon as nothing reads it."""
     if config.native_training and is_recorded(graph.graph.nodes):
         return _built_with_gradients(graph, now)
     progress.graph()
-    plan, made = lowered(graph)
+    plan, made = lowered(graph, gives_up=gives_up)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
     graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
@@ -102,11 +110,12 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
         make = partial(_schedule, made, plan, id, scope)
         stream.emit_made(kinds.Schedule, make)
     if not segments:
-        return run_graph(graph, examples)
+        run = run_graph(graph, examples)
+        return (lambda given: run(*given)) if gives_up else run
     texts: dict[str, str] = {}
     functions = _functions(texts, now, plan.device)
     expected = graph.meta.get(EXPECTED, ())
-    failed = partial(_failed_later, graph)
+    failed = partial(_failed_with_list if gives_up else _failed_later, graph)
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
@@ -153,7 +162,7 @@ def _built_stage(
             with expr.fresh_scope():
                 is_whole = used == graphs.differentiable
                 own = graphs if is_whole else training_graphs(graph, program, used, graphs)
-                made = Backward(own, _built(own.backward, [], now))
+                made = Backward(own, _built(own.backward, [], now, gives_up=True))
         except Exception as error:
             _failed_later(graph, error, [])
             return None
@@ -209,12 +218,14 @@ def _source(segment: Segment, device: torch.device) -> str:
     return cuda_source(segment, device)
 
 
-def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
+def lowered(graph: torch.fx.GraphModule, *, gives_up: bool = False) -> tuple[Plan, Schedule]:
+    """`gives_up`: memory goes back as early as can be."""
     for whole in (False, True):
         lowering = Lowering(graph.meta[FACTS])
-        plan = lowering.run(graph.graph, whole=whole)
+        plan = lowering.run(graph.graph, whole=whole, at_once=gives_up)
+        hint = lowering.facts.hint
         try:
-            return plan, schedule(plan, lowering.same, lowering.facts.hint)
+            return plan, schedule(plan, lowering.same, hint, gives_up=gives_up)
         except NotRepeated:
             assert not whole, "there is nothing to repeat"
     raise AssertionError

@@ -20,10 +20,11 @@ from anyshape.symbolic.expr import of_atom
 
 
 class Backward(NamedTuple):
-    """What gives gradients where they come back for some of the outputs."""
+    """What gives gradients where they come back for some of the outputs. The function takes what
+    the graph does in a list, and empties it."""
 
     graphs: TrainingGraphs
-    function: Callable[..., Any]
+    function: Callable[[list[Any]], Any]
 
 
 def trained(
@@ -61,6 +62,7 @@ def trained(
             ctx.kept = len(kept)
             needed = [inputs[n] for n in graphs.inputs if isinstance(inputs[n], torch.Tensor)]
             ctx.save_for_backward(*kept, *needed)
+            ctx.saves = bool(kept or needed)
             plain = [
                 each
                 for number, each in enumerate(outputs)
@@ -71,7 +73,8 @@ def trained(
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            saved = ctx.saved_tensors
+            # What saves nothing may be asked again and again.
+            saved = ctx.saved_tensors if ctx.saves else ()
             kept, needed = saved[: ctx.kept], iter(saved[ctx.kept :])
             inputs = list(ctx.given)
             for number in graphs.inputs:
@@ -93,8 +96,14 @@ def trained(
                 return (*found, *(None for _ in inputs[taken:]))
             symbols = [_value(inputs, places[symbol]) for symbol in own.graphs.symbols]
             ready = [grad.contiguous() for grad in given]
-            found = own.function(*kept, *(inputs[n] for n in own.graphs.inputs), *ready, *symbols)
+            taken_in = [*kept, *(inputs[n] for n in own.graphs.inputs), *ready, *symbols]
             result: list[Any] = [None] * len(inputs)
+            if saved and not _graph_is_kept():
+                # Whatever the function has read last is given back while it runs.
+                ctx.maybe_clear_saved_tensors()
+                ctx.given = None
+            del saved, kept, needed, inputs
+            found = own.function(taken_in)
             memory = {each.untyped_storage().data_ptr() for each in ready}
             for number, grad in zip(own.graphs.wanted, found, strict=True):
                 if ctx.needs_input_grad[number]:
@@ -156,6 +165,12 @@ def _epilogue(program: FunctionalGraph) -> Callable[[Sequence[Any], tuple[Any, .
         return lambda inputs, outputs: outputs
     module = torch.fx.GraphModule(torch.nn.Module(), program.epilogue)
     return lambda inputs, outputs: module.forward(*inputs, *outputs)
+
+
+#: Whether the backward that runs was told to retain its graph.
+_graph_is_kept: Callable[[], bool] = getattr(  # noqa: B009 no stub has it
+    torch._C, "_autograd"
+)._get_current_graph_task_keep_graph
 
 
 def _has_hooks(value: Any) -> bool:
