@@ -131,10 +131,10 @@ def _cut(steps: list[Extern], given: int, gives: int, repeated: Repeated | None 
 def test_cuts_are_where_least_is_handed_on() -> None:
     steps: list[Extern] = []
     for n in range(20):
-        steps += [_step(f"g{n}", f"u{n}", f"a{n}"), _step(f"u{n}", f"v{n}")]
-        steps += [_step(f"u{n}", f"v{n}", f"r{n}"), _step(f"v{n}", f"g{n + 1}")]
+        steps += [_step(f"g{n}", f"u{n}", f"w{n}", f"a{n}"), _step(f"u{n}", f"v{n}")]
+        steps += [_step(f"w{n}", f"v{n}", f"r{n}"), _step(f"w{n}", f"v{n}", f"g{n + 1}")]
     found = _cut(steps, 20, 20)
-    assert 6 <= len(found) <= 20
+    assert 4 <= len(found) <= 20
     assert all(each % 4 == 0 for each in found)
 
 

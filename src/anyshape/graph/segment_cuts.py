@@ -17,7 +17,7 @@ from anyshape.loops.program import Repeated, Step, buffers_of
 from anyshape.symbolic import product
 
 #: How many parts of about equal weight: what is there at once is more than need be by one of them.
-_PARTS: Final = 12
+_PARTS: Final = 8
 #: A part has at least so many steps: a call of native code costs as much as a small kernel.
 _LEAST_STEPS: Final = 4
 

@@ -25,6 +25,7 @@ from anyshape.backends.native.build import (
     native_function_later,
     segment_source,
 )
+from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.training import Backward, in_stages, trained
 from anyshape.backends.reproduction import write_reproduction
@@ -36,6 +37,7 @@ from anyshape.events.stream import stream
 from anyshape.graph.autograd import is_recorded
 from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
+from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.lowering import Lowering
@@ -125,6 +127,16 @@ def _built(
 
 
 def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
+    explicit = explicit_autocast(graph)
+    run = without_autocast(_built_without_autocast)(explicit, now)
+    if explicit is graph:
+        return run
+    graph.meta[REPORT] = explicit.meta[REPORT]
+    # Guards see to it that calls are under the autocast that is on now.
+    return without_autocast(run) if torch.is_autocast_enabled("cpu") else run
+
+
+def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
     program = functionalized(graph)
     parts = stages(program.graph)
     if len(parts) == 1:
@@ -363,7 +375,8 @@ class Switched:
 
 def run_native_or_wait(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     """Native code now, or as soon as another thread has made it (`config.background_compile`)."""
-    if not config.background_compile:
+    # Another thread would not know that autocast is on.
+    if not config.background_compile or torch.is_autocast_enabled("cpu"):
         return run_native(graph, examples)
     function = Switched(run_graph(graph, examples))
     function.made = _worker().submit(run_native, graph, examples, now=True)

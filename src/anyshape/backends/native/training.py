@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
+from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable
@@ -72,6 +73,7 @@ def trained(
             return outputs
 
         @staticmethod
+        @without_autocast
         def backward(ctx: Any, *grads: Any) -> Any:
             # What saves nothing may be asked again and again.
             saved = ctx.saved_tensors if ctx.saves else ()
