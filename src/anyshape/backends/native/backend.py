@@ -95,14 +95,19 @@ def _failed_with_list(graph: torch.fx.GraphModule, error: Exception, args: Seque
 
 
 def _built(
-    graph: torch.fx.GraphModule, examples: list[Any], now: bool, *, gives_up: bool = False
+    graph: torch.fx.GraphModule,
+    examples: list[Any],
+    now: bool,
+    *,
+    at_once: bool = False,
+    gives_up: bool = False,
 ) -> Callable[..., Any]:
-    """`gives_up`: the function takes its inputs in a list, which it empties, and lets go of each as
-    soon as nothing reads it."""
+    """`at_once`: outputs are stored where they are made. `gives_up`: the function takes its inputs
+    in a list, which it empties, and lets go of each as soon as nothing reads it."""
     if config.native_training and is_recorded(graph.graph.nodes):
         return _built_with_gradients(graph, now)
     progress.graph()
-    plan, made = lowered(graph, gives_up=gives_up)
+    plan, made = lowered(graph, at_once=at_once, gives_up=gives_up)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
     graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
@@ -164,7 +169,7 @@ def _built_stage(
     graph: torch.fx.GraphModule, program: FunctionalGraph, now: bool
 ) -> Callable[..., Any]:
     graphs = training_graphs(graph, program)
-    forward = _built(graphs.forward, [], now)
+    forward = _built(graphs.forward, [], now, at_once=True)
     report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
     graph.meta[REPORT] = report
 
@@ -174,7 +179,7 @@ def _built_stage(
             with expr.fresh_scope():
                 is_whole = used == graphs.differentiable
                 own = graphs if is_whole else training_graphs(graph, program, used, graphs)
-                made = Backward(own, _built(own.backward, [], now, gives_up=True))
+                made = Backward(own, _built(own.backward, [], now, at_once=True, gives_up=True))
         except Exception as error:
             _failed_later(graph, error, [])
             return None
@@ -230,11 +235,12 @@ def _source(segment: Segment, device: torch.device) -> str:
     return cuda_source(segment, device)
 
 
-def lowered(graph: torch.fx.GraphModule, *, gives_up: bool = False) -> tuple[Plan, Schedule]:
-    """`gives_up`: memory goes back as early as can be."""
+def lowered(
+    graph: torch.fx.GraphModule, *, at_once: bool = False, gives_up: bool = False
+) -> tuple[Plan, Schedule]:
     for whole in (False, True):
         lowering = Lowering(graph.meta[FACTS])
-        plan = lowering.run(graph.graph, whole=whole, at_once=gives_up)
+        plan = lowering.run(graph.graph, whole=whole, at_once=at_once)
         hint = lowering.facts.hint
         try:
             return plan, schedule(plan, lowering.same, hint, gives_up=gives_up)
