@@ -85,7 +85,7 @@ class Lowering(Settling):
                 self._see_modes(node)
                 self._lower(node)
                 if node in results:
-                    self._references(self._env[node])
+                    self._store_result(node)
             for each in node.all_input_nodes:
                 self._uses[each] -= 1
                 if not self._uses[each]:
@@ -287,6 +287,14 @@ class Lowering(Settling):
         assert isinstance(target, TensorView)
         write(self, target, **_for_row(write, call.op, self._values(call.behind_first())))
         return target
+
+    def _store_result(self, node: torch.fx.Node) -> None:
+        for handle in handles_in(self._env[node]):
+            root = handle.root
+            stored = self._laid_out.get(root.value)
+            # Where channels are last inside, a copy that has them first comes at the end.
+            if stored is None or stored.layout == root.meta.layout:
+                self.materialize_storage(root)
 
     def _output(self, node: object) -> object:
         if not isinstance(node, torch.fx.Node):
