@@ -53,8 +53,8 @@ def watched() -> Iterator[Plans]:
     found = Plans()
     lowered, host, policy = native.lowered, native.python_host, config.on_compile_error
 
-    def watched_lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
-        plan, made = lowered(graph)
+    def watched_lowered(graph: torch.fx.GraphModule, **options: bool) -> tuple[Plan, Schedule]:
+        plan, made = lowered(graph, **options)
         found.made.append(plan)
         return plan, made
 

@@ -194,8 +194,6 @@ class _Backward(TermGraph):
 
     def _refuse(self) -> None:
         """What is not done yet."""
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-            raise Unlowerable("a result requires grad, and autocast is on")
         for node in self._nodes:
             if node.op in ("placeholder", "output") or SYMBOL in node.meta:
                 continue
@@ -411,14 +409,29 @@ class _Backward(TermGraph):
             for each in (self.symbols.get(symbol), numbers.get(symbol)):
                 if each is not None:
                     mapped[each] = new
-        for node in again:
-            mapped[node] = self._copied(final, node, mapped)
         for node, inner in self._placeholders.items():
             if node in mapped:
                 mapped[inner] = mapped[node]
-        for node in self._graph.nodes:
-            if node in own and node.op != "placeholder":
+
+        def compute_again(node: torch.fx.Node) -> None:
+            if node not in mapped:
+                for each in node.all_input_nodes:
+                    compute_again(each)
                 mapped[node] = self._copied(final, node, mapped)
+
+        for node in self._graph.nodes:
+            if node not in own or node.op == "placeholder":
+                continue
+            # Where it is needed: what is computed at the beginning would live until then.
+            for each in node.all_input_nodes:
+                if each not in mapped:
+                    compute_again(self._outer_of[each])
+                    mapped[each] = mapped[self._outer_of[each]]
+            mapped[node] = self._copied(final, node, mapped)
+        for each in results:
+            if each not in mapped:
+                compute_again(self._outer_of[each])
+                mapped[each] = mapped[self._outer_of[each]]
         final.output(tuple(mapped[node] for node in results))
         numbers_of = {node: number for number, node in enumerate(self._nodes)}
         return TrainingGraphs(

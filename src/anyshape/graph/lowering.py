@@ -49,8 +49,13 @@ MOST_READ: Final = 3
 class Lowering(Settling):
     """One graph on its way to a plan. Rows of operators get it as their first argument."""
 
-    def run(self, graph: torch.fx.Graph, *, whole: bool = False) -> Plan:
-        """`whole`: equal parts are not left out."""
+    #: whether memory goes back as early as can be; inputs are the caller's
+    _at_once = False
+    _kept: set[str]
+
+    def run(self, graph: torch.fx.Graph, *, whole: bool = False, at_once: bool = False) -> Plan:
+        """`whole`: equal parts are not left out. `at_once`: outputs are stored where the program
+        makes them, which lets go of what they are made of, and not at its end."""
         inputs: list[str | Symbol] = []
         outputs: list[object] = []
         nodes: list[torch.fx.Node] = list(graph.nodes)
@@ -62,6 +67,8 @@ class Lowering(Settling):
             nodes = in_local_order(nodes, self._sharing, may_write)
         self.pixels = ChannelsLast(nodes, self.facts.hints)
         matters = self._sharing.matters
+        self._at_once, self._kept = at_once, set[str]()
+        results = set(nodes[-1].all_input_nodes) if at_once else set[torch.fx.Node]()
         skipping = Skipping(self, nodes, self._env, self._uses, matters, whole=whole)
         position = -1
         while position + 1 < len(nodes):
@@ -76,6 +83,8 @@ class Lowering(Settling):
             else:
                 self._see_modes(node)
                 self._lower(node)
+                if node in results:
+                    self._store_result(node)
             for each in node.all_input_nodes:
                 self._uses[each] -= 1
                 if not self._uses[each]:
@@ -101,6 +110,7 @@ class Lowering(Settling):
             self._env[node] = of_atom(symbol)
             return symbol
         name = self.input_names[node] = self._name("a")
+        self._kept.add(name)
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
         else:
@@ -279,6 +289,14 @@ class Lowering(Settling):
         write(self, target, **_for_row(write, call.op, self._values(call.behind_first())))
         return target
 
+    def _store_result(self, node: torch.fx.Node) -> None:
+        for handle in handles_in(self._env[node]):
+            root = handle.root
+            stored = self._laid_out.get(root.value)
+            # Where channels are last inside, a copy that has them first comes at the end.
+            if stored is None or stored.layout == root.meta.layout:
+                self.materialize_storage(root)
+
     def _output(self, node: object) -> object:
         if not isinstance(node, torch.fx.Node):
             return node
@@ -298,9 +316,9 @@ class Lowering(Settling):
             value = handle.root.value
             if handle.is_view or value.memory is not None:
                 continue
-            twice = len(node.users) > 1 and (
-                value.cost > MOST_TWICE or bool(value.axes) or self._reads_many(value)
-            )
+            twice = len(node.users) > 1 and (value.cost > MOST_TWICE or bool(value.axes))
+            if len(node.users) > 1 or self._at_once:
+                twice = twice or self._reads_many(value)
             for_all = not value.sizes and value.cost > MOST_TWICE and self._is_for_all(node)
             if twice or for_all or value.cost > MOST_AT_ALL:
                 self.materialize(value, handle.root.meta)
@@ -323,7 +341,9 @@ class Lowering(Settling):
         found = 0
         for name in value.buffers():
             held = self.held[name]
-            found += not held.given and self.same(product(held.sizes), own)
+            # What calls have given can be released, too.
+            is_held = name in self._kept if self._at_once else held.given
+            found += not is_held and self.same(product(held.sizes), own)
         return found >= MOST_READ
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import Final
 
 from anyshape.graph.expand_repeats import NotRepeated, expand_repeats
@@ -21,6 +22,7 @@ from anyshape.graph.plan import (
     leaves,
     tensors_in,
 )
+from anyshape.graph.segment_cuts import cuts, part_of_rounds
 from anyshape.loops.canonical import canonical
 from anyshape.loops.fusion import fused, without_buffers
 from anyshape.loops.generalized import range_of
@@ -51,15 +53,20 @@ class Schedule:
 
     plan: Plan
     parts: Sequence[Segment | PythonCall]
+    #: whether inputs are given up after the last part that reads them
+    gives_up: bool = False
 
 
 #: by text, and the ranges of the symbols in it
 Kernels = dict[tuple[str, tuple[Range, ...]], Kernel]
 
 
-def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Schedule:
+def schedule(
+    plan: Plan, same: ProvablyEqual, seen: Hint | None = None, *, gives_up: bool = False
+) -> Schedule:
     """`same`: whether two sizes are equal for all calls. `seen`: what a size was when the program
-    was captured."""
+    was captured. `gives_up`: inputs are, as soon as nothing reads them, for which segments are
+    cut."""
     steps = list(plan.steps)
     for each in PASSES:
         steps = each(plan, steps)
@@ -91,13 +98,19 @@ def schedule(plan: Plan, same: ProvablyEqual, seen: Hint | None = None) -> Sched
                 native, repeated = expand_repeats(
                     plan, plan.elided_repeats, run, made_of, native, after
                 )
-        segment = _segment(native, plan.held, visible, after, repeated)
-        visible |= {buffer.name for buffer in segment.outputs}
-        parts.append(segment)
+        places: list[int] = []
+        if gives_up and seen is not None:
+            places = cuts(native, plan.held, visible, after, seen, repeated)
+        for own in pairwise((0, *places, len(native))):
+            behind = {name for step in native[own[1] :] for name in buffers_of(step)}
+            rounds = part_of_rounds(repeated, *own) if places else repeated
+            segment = _segment(native[slice(*own)], plan.held, visible, after | behind, rounds)
+            visible |= {buffer.name for buffer in segment.outputs}
+            parts.append(segment)
         position = end
     if is_left_out:
         raise NotRepeated("the steps of a part are not needed")
-    return Schedule(plan, parts)
+    return Schedule(plan, parts, gives_up)
 
 
 def _needed(plan: Plan, steps: Sequence[Step]) -> list[Step]:

@@ -25,6 +25,7 @@ from anyshape.backends.native.build import (
     native_function_later,
     segment_source,
 )
+from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.training import Backward, in_stages, trained
 from anyshape.backends.reproduction import write_reproduction
@@ -36,6 +37,7 @@ from anyshape.events.stream import stream
 from anyshape.graph.autograd import is_recorded
 from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
+from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.lowering import Lowering
@@ -89,11 +91,24 @@ def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[
         raise InternalError(stage="backend", detail=repr(same)) from same
 
 
-def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Callable[..., Any]:
+def _failed_with_list(graph: torch.fx.GraphModule, error: Exception, args: Sequence[Any]) -> None:
+    _failed_later(graph, error, args[0])
+
+
+def _built(
+    graph: torch.fx.GraphModule,
+    examples: list[Any],
+    now: bool,
+    *,
+    at_once: bool = False,
+    gives_up: bool = False,
+) -> Callable[..., Any]:
+    """`at_once`: outputs are stored where they are made. `gives_up`: the function takes its inputs
+    in a list, which it empties, and lets go of each as soon as nothing reads it."""
     if config.native_training and is_recorded(graph.graph.nodes):
         return _built_with_gradients(graph, now)
     progress.graph()
-    plan, made = lowered(graph)
+    plan, made = lowered(graph, at_once=at_once, gives_up=gives_up)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
     graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
@@ -103,11 +118,12 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
         make = partial(_schedule, made, plan, id, scope)
         stream.emit_made(kinds.Schedule, make)
     if not segments:
-        return run_graph(graph, examples)
+        run = run_graph(graph, examples)
+        return (lambda given: run(*given)) if gives_up else run
     texts: dict[str, str] = {}
     functions = _functions(texts, now, plan.device)
     expected = graph.meta.get(EXPECTED, ())
-    failed = partial(_failed_later, graph)
+    failed = partial(_failed_with_list if gives_up else _failed_later, graph)
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
@@ -117,6 +133,16 @@ def _built(graph: torch.fx.GraphModule, examples: list[Any], now: bool) -> Calla
 
 
 def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
+    explicit = explicit_autocast(graph)
+    run = without_autocast(_built_without_autocast)(explicit, now)
+    if explicit is graph:
+        return run
+    graph.meta[REPORT] = explicit.meta[REPORT]
+    # Guards see to it that calls are under the autocast that is on now.
+    return without_autocast(run) if torch.is_autocast_enabled("cpu") else run
+
+
+def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
     program = functionalized(graph)
     parts = stages(program.graph)
     if len(parts) == 1:
@@ -148,7 +174,7 @@ def _built_stage(
     graph: torch.fx.GraphModule, program: FunctionalGraph, now: bool
 ) -> Callable[..., Any]:
     graphs = training_graphs(graph, program)
-    forward = _built(graphs.forward, [], now)
+    forward = _built(graphs.forward, [], now, at_once=True)
     report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
     graph.meta[REPORT] = report
 
@@ -158,7 +184,7 @@ def _built_stage(
             with expr.fresh_scope():
                 is_whole = used == graphs.differentiable
                 own = graphs if is_whole else training_graphs(graph, program, used, graphs)
-                made = Backward(own, _built(own.backward, [], now))
+                made = Backward(own, _built(own.backward, [], now, at_once=True, gives_up=True))
         except Exception as error:
             _failed_later(graph, error, [])
             return None
@@ -214,12 +240,15 @@ def _source(segment: Segment, device: torch.device) -> str:
     return cuda_source(segment, device)
 
 
-def lowered(graph: torch.fx.GraphModule) -> tuple[Plan, Schedule]:
+def lowered(
+    graph: torch.fx.GraphModule, *, at_once: bool = False, gives_up: bool = False
+) -> tuple[Plan, Schedule]:
     for whole in (False, True):
         lowering = Lowering(graph.meta[FACTS])
-        plan = lowering.run(graph.graph, whole=whole)
+        plan = lowering.run(graph.graph, whole=whole, at_once=at_once)
+        hint = lowering.facts.hint
         try:
-            return plan, schedule(plan, lowering.same, lowering.facts.hint)
+            return plan, schedule(plan, lowering.same, hint, gives_up=gives_up)
         except NotRepeated:
             assert not whole, "there is nothing to repeat"
     raise AssertionError
@@ -357,7 +386,8 @@ class Switched:
 
 def run_native_or_wait(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     """Native code now, or as soon as another thread has made it (`config.background_compile`)."""
-    if not config.background_compile:
+    # Another thread would not know that autocast is on.
+    if not config.background_compile or torch.is_autocast_enabled("cpu"):
         return run_native(graph, examples)
     function = Switched(run_graph(graph, examples))
     function.made = _worker().submit(run_native, graph, examples, now=True)

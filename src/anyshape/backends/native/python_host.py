@@ -5,6 +5,9 @@ def run(a0, s0):
     c2 = call0(b1, 5)
     t3 = c2[0]
     return (t3, a0.as_strided((s0,), (1,), a0.storage_offset()))
+
+One that gives up its inputs as soon as nothing reads them takes them in a list, which it empties:
+who calls a function with arguments holds them until it is back.
 """
 
 from __future__ import annotations
@@ -72,6 +75,7 @@ class _Writer:
     ) -> None:
         self._expected = list(expected)
         self._plan, self._parts = schedule.plan, schedule.parts
+        self._gives_up = schedule.gives_up
         #: versions that are still to be counted
         self._bumps = dict(schedule.plan.bumps)
         self._function_of = function_of
@@ -93,6 +97,10 @@ class _Writer:
     def function(self, failed: Failed) -> Host:
         parameters = ", ".join(_variable(each) for each in self._plan.inputs)
         self._known |= {each for each in self._plan.inputs if isinstance(each, Symbol)}
+        head = parameters
+        if self._gives_up:
+            head = "given"
+            self._lines += [f"{parameters}, = given", "given.clear()"]
         for each in self._plan.inputs:
             if isinstance(each, str):
                 self._read_sizes(each)
@@ -121,10 +129,11 @@ class _Writer:
             raise Unlowerable(f"no tensor has {names} as a size")
         outputs = "".join(f"{self._text(each)}, " for each in self._plan.outputs)
         body = [*self._lines, f"return ({outputs})"]
-        source = "\n".join([f"def run({parameters}):", *(f"    {line}" for line in body)])
+        source = "\n".join([f"def run({head}):", *(f"    {line}" for line in body)])
         run = self._compiled(source)
         if self._later:
-            plain = f"def run({parameters}): return otherwise({parameters})"
+            every = "*given" if self._gives_up else parameters
+            plain = f"def run({head}): return otherwise({every})"
             run = when_built(run, self._compiled(plain), self._later, failed)
         return Host(run, source)
 
@@ -332,9 +341,13 @@ def _arguments_of(schedule: Schedule) -> list[Any]:
 
 
 def _last_uses(schedule: Schedule) -> dict[str, int]:
-    """Of each tensor that a part makes, the last part that uses it; outputs are used at the end."""
+    """Of each tensor that a part makes, the last part that uses it; outputs are used at the end.
+    Also of inputs, if they are given up."""
     last: dict[str, int] = {}
     made: set[str] = set()
+    if schedule.gives_up:
+        inputs = schedule.plan.inputs
+        made = {each for each in inputs if isinstance(each, str) and each in schedule.plan.held}
     for number, part in enumerate(schedule.parts):
         if isinstance(part, Segment):
             made |= {buffer.name for buffer in part.outputs}

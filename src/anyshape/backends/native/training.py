@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
+from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable
@@ -23,16 +24,17 @@ _storage_of: Callable[[torch.Tensor], int] = vars(torch._C)["_storage_id"]
 
 
 class Backward(NamedTuple):
-    """What gives gradients where they come back for some of the outputs."""
+    """What gives gradients where they come back for some of the outputs. The function takes what
+    the graph does in a list, and empties it."""
 
     graphs: TrainingGraphs
-    function: Callable[..., Any]
+    function: Callable[[list[Any]], Any]
 
 
 class _Prepared(NamedTuple):
     """A backward function, and where its arguments and results are."""
 
-    function: Callable[..., Any]
+    function: Callable[[list[Any]], Any]
     #: numbers of inputs, and their places in what is saved if they are there
     inputs: Sequence[tuple[int, int | None]]
     #: where symbols are to be read
@@ -61,6 +63,7 @@ def trained(
     needed = [number for number in graphs.inputs if number in tensors]
     plain = [number for number in range(count) if number not in differentiable]
     kept = len(graphs.kept)
+    saves = bool(kept or needed)
     in_kept = [number in graphs.in_kept for number in range(count)]
     made: dict[tuple[int, ...], _Prepared | None] = {}
 
@@ -68,7 +71,7 @@ def trained(
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             if is_drawn:
-                ctx.random = torch.get_rng_state()
+                ctx.random = _generator_states()
             if read:
                 ctx.before = {number: inputs[number].clone() for number in read}
             found = forward(*inputs)
@@ -84,8 +87,10 @@ def trained(
             return outputs
 
         @staticmethod
+        @without_autocast
         def backward(ctx: Any, *grads: Any) -> Any:
-            saved, inputs = ctx.saved_tensors, ctx.given
+            # What saves nothing may be asked again and again.
+            saved, inputs = ctx.saved_tensors if saves else (), ctx.given
             used = tuple([number for number in differentiable if grads[number] is not None])
             if not used:
                 return (None,) * len(inputs)
@@ -98,8 +103,14 @@ def trained(
             ready = [grad.contiguous() for grad in given]
             symbols = [inputs[n] if dim is None else inputs[n].shape[dim] for n, dim in own.symbols]
             taken = [inputs[n] if at is None else saved[at] for n, at in own.inputs]
-            found = own.function(*saved[:kept], *taken, *ready, *symbols)
+            arguments = [*saved[:kept], *taken, *ready, *symbols]
             result: list[Any] = [None] * len(inputs)
+            if saves and not _graph_is_kept():
+                # Whatever the function has read last is given back while it runs.
+                ctx.maybe_clear_saved_tensors()
+                ctx.given = None
+            del saved, taken, inputs
+            found = own.function(arguments)
             needs = ctx.needs_input_grad
             memory = {_storage_of(each) for each in ready}
             for number, grad in zip(own.wanted, found, strict=True):
@@ -206,6 +217,12 @@ def _epilogue(
     return lambda inputs, outputs: module.forward(*inputs, *outputs)
 
 
+#: Whether the backward that runs was told to retain its graph.
+_graph_is_kept: Callable[[], bool] = getattr(  # noqa: B009 no stub has it
+    torch._C, "_autograd"
+)._get_current_graph_task_keep_graph
+
+
 def _has_hooks(value: Any) -> bool:
     return bool(value._backward_hooks or value._post_accumulate_grad_hooks)
 
@@ -252,19 +269,30 @@ def _is_plain(grad: torch.Tensor) -> bool:
     return type(grad) is torch.Tensor and has_memory
 
 
+def _generator_states() -> tuple[torch.Tensor, ...]:
+    """Of the processor's generator, and of the GPU's if one is in use."""
+    if not torch.cuda.is_initialized():
+        return (torch.get_rng_state(),)
+    return torch.get_rng_state(), torch.cuda.get_rng_state()
+
+
 def _again(
     eager: Callable[..., Any],
     used: Sequence[int],
     inputs: Sequence[Any],
     given: Sequence[Any],
     wanted: Sequence[int],
-    random: torch.Tensor | None,
+    random: Sequence[torch.Tensor] | None,
 ) -> tuple[Any, ...]:
     """By torch's autograd, of the graph run once more, with the same random numbers: gradients that
     have gradients, and many at once."""
-    with torch.enable_grad(), torch.random.fork_rng([], enabled=random is not None):
+    on_gpu = random is not None and len(random) > 1
+    devices = [torch.cuda.current_device()] if on_gpu else []
+    with torch.enable_grad(), torch.random.fork_rng(devices, enabled=random is not None):
         if random is not None:
-            torch.set_rng_state(random)
+            torch.set_rng_state(random[0])
+        if random is not None and on_gpu:
+            torch.cuda.set_rng_state(random[1])
         # Inputs may be one tensor, or come from each other.
         own = [
             each.view_as(each) if isinstance(each, torch.Tensor) and each.requires_grad else each

@@ -1,0 +1,200 @@
+"""A graph with gradients under autocast, with casts as operators and without the mode.
+
+    with torch.autocast("cpu", torch.bfloat16):
+        y = F.linear(x, w)      # y = F.linear(x.to(torch.bfloat16), w.to(torch.bfloat16))
+
+Casts have gradients like any operator: parameters get theirs in their own dtype. Weights are cast
+once in a region, as torch's cache does it: gradients of all uses are added before they are cast.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.fx
+from torch.fx._lazy_graph_module import _LazyGraphModule
+
+from anyshape.errors import AnyshapeError
+from anyshape.graph.plan import Unlowerable, leaves, paired_tree
+from anyshape.graph.term_graph import RecordedTerms, mapped_tree
+from anyshape.ops.autocast_casts import Autocast, CastsInside, autocast_casts
+from anyshape.ops.bind import works_in_place
+from anyshape.ops.gradient import Term
+from anyshape.ops.infer import infer
+from anyshape.ops.meta import Meta
+from anyshape.ops.modes import enter_mode, leave_mode
+from anyshape.ops.node_meta import CALL, FACTS, RESULT, UNRECORDED, RecordedCall
+from anyshape.ops.op import OpKind
+from anyshape.ops.table import lookup
+from anyshape.symbolic import Expr
+
+Node = torch.fx.Node
+
+
+def explicit_autocast(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph itself if autocast has no part in it. Raises `Unlowerable` where it does more than
+    to cast arguments. Autocast around the graph is as it is now."""
+    if torch.is_autocast_enabled("cuda"):
+        raise Unlowerable("a result requires grad, and autocast is on for GPUs")
+    if torch.is_autocast_enabled("cpu") and not torch.is_autocast_cache_enabled():
+        raise Unlowerable("a result requires grad, and autocast keeps no casts")
+    around = Autocast(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
+    if not around.enabled and not any(_enters_autocast(node) for node in graph.graph.nodes):
+        return graph
+    made = _LazyGraphModule(torch.nn.Module(), _Explicit(graph, around).graph())
+    made.meta |= graph.meta
+    return made
+
+
+def _enters_autocast(node: Node) -> bool:
+    return node.target is enter_mode and node.args[0] == "autocast"
+
+
+class _Explicit:
+    def __init__(self, graph: torch.fx.GraphModule, around: Autocast) -> None:
+        self._old = graph.graph
+        self._graph = torch.fx.Graph()
+        self._terms = RecordedTerms(self._graph, graph.meta[FACTS])
+        self._mapped: dict[Node, Node] = {}
+        #: of all modes that the graph is in, innermost last; None for another one than autocast
+        self._modes: list[Autocast | None] = [around]
+        #: what autocast does to calls, which equal layers have in common
+        self._known: dict[Any, list[torch.dtype | None]] = {}
+        #: casts of weights in this region
+        self._cached: dict[tuple[Node, torch.dtype], Term] = {}
+
+    def graph(self) -> torch.fx.Graph:
+        for node in self._old.nodes:
+            if _enters_autocast(node):
+                self._enter(*node.args[1:])
+            elif node.target is leave_mode and self._modes[-1] is not None:
+                self._leave()
+            else:
+                if node.target is enter_mode:
+                    self._modes.append(None)
+                elif node.target is leave_mode:
+                    self._modes.pop()
+                self._mapped[node] = self._node(node)
+        return self._graph
+
+    @property
+    def _state(self) -> Autocast:
+        return next(each for each in reversed(self._modes) if each is not None)
+
+    def _enter(self, device: Any, dtype: Any, enabled: Any, cached: Any) -> None:
+        if device != "cpu" and enabled:
+            raise Unlowerable("a result requires grad, and autocast is on for GPUs")
+        if enabled and not cached:
+            raise Unlowerable("a result requires grad, and autocast keeps no casts")
+        self._modes.append(Autocast(enabled, dtype) if device == "cpu" else self._state)
+
+    def _leave(self) -> None:
+        self._modes.pop()
+        if sum(each is not None for each in self._modes) == 1 and not self._state.enabled:
+            self._cached.clear()
+
+    def _node(self, node: Node) -> Node:
+        call = node.meta.get(CALL)
+        if call is None or not self._state.enabled or not _metas((call.args, call.kwargs)):
+            return self._graph.node_copy(node, self._mapped.__getitem__)
+        name = getattr(call.function, "__name__", str(call.function))
+        if node.kwargs.keys() != call.kwargs.keys():
+            raise Unlowerable(f"a result requires grad, and autocast is on for `{name}`")
+        # In the order of the node's own arguments.
+        given = call.args, {key: call.kwargs[key] for key in node.kwargs}
+        try:
+            casts = self._casts(node, call._replace(kwargs=given[1]))
+        except CastsInside:
+            raise Unlowerable(
+                f"a result requires grad, and autocast casts inside `{name}`"
+            ) from None
+        left = iter(casts)
+        metas: list[Meta] = []
+
+        def argument(each: Node, meta: Any) -> Node:
+            if not isinstance(meta, Meta):
+                return self._mapped[each]
+            dtype = next(left)
+            found = Term(self._terms, self._mapped[each], meta)
+            found = found if dtype is None else self._cast(node, found, dtype)
+            metas.append(found.meta)
+            return found.node
+
+        args, kwargs = paired_tree((node.args, node.kwargs), given, argument)
+        made = self._graph.create_node(node.op, node.target, tuple(args), kwargs, node.name)
+        made.meta = dict(node.meta)
+        own = iter(metas)
+        new = mapped_tree(given, lambda leaf: next(own) if isinstance(leaf, Meta) else leaf)
+        made.meta[CALL] = RecordedCall(call.function, tuple(new[0]), new[1])
+        self._check(made, name)
+        return made
+
+    def _casts(self, node: Node, call: RecordedCall) -> list[torch.dtype | None]:
+        function, args, kwargs = call
+        entry = lookup(function)
+        if entry is None:
+            raise CastsInside
+        key = function, self._state.dtype, repr(mapped_tree((args, kwargs), _described))
+        found = self._known.get(key)
+        if found is None:
+            hint = self._terms.facts.hint
+            found = autocast_casts(function, args, kwargs, self._state.dtype, hint)
+            self._known[key] = found
+        is_cast = any(each is not None for each in found)
+        if is_cast and works_in_place(function, args, kwargs):
+            raise CastsInside
+        if not is_cast and entry.op.lowering in (OpKind.MATMUL, OpKind.CALL_OUT):
+            # What an operator comes down to may be another thing for other sizes.
+            hints = map(self._terms.facts.hint, _sizes((args, kwargs)))
+            if any(each is None or each < 2 for each in hints):
+                raise CastsInside
+        return found
+
+    def _cast(self, node: Node, source: Term, dtype: torch.dtype) -> Term:
+        is_recorded = UNRECORDED not in node.meta
+        # As torch's cache has it; a tensor that the graph gets may be none that gradients end at,
+        # and then its gradients are added before they are rounded rather than behind.
+        is_weight = (
+            source.node.op == "placeholder"
+            and source.meta.requires_grad
+            and source.dtype is torch.float32
+            and dtype is self._state.dtype
+        )
+        key = source.node, dtype
+        if is_weight and not is_recorded:
+            raise Unlowerable("a result requires grad, and autocast keeps a cast without gradient")
+        if is_weight and key in self._cached:
+            return self._cached[key]
+        with torch.set_grad_enabled(is_recorded):
+            made: Term = source.to(dtype)
+        if is_weight:
+            self._cached[key] = made
+        return made
+
+    def _check(self, made: Node, name: str) -> None:
+        """The program has seen the dtypes of results: those without autocast are the same."""
+        function, args, kwargs = made.meta[CALL]
+        try:
+            found = infer(self._terms.facts, function, args, kwargs, seen=made.meta.get(RESULT))
+        except AnyshapeError:
+            raise Unlowerable(f"a result requires grad, and autocast is on for `{name}`") from None
+        if _dtypes(found.value) != _dtypes(made.meta.get(RESULT)):
+            raise Unlowerable(f"a result requires grad, and autocast casts what `{name}` gives")
+
+
+def _described(leaf: Any) -> Any:
+    return (leaf.dtype, leaf.shape, leaf.strides) if isinstance(leaf, Meta) else leaf
+
+
+def _metas(tree: Any) -> list[Meta]:
+    return [leaf for leaf in leaves(tree) if isinstance(leaf, Meta)]
+
+
+def _dtypes(tree: Any) -> list[torch.dtype]:
+    return [meta.dtype for meta in _metas(tree)]
+
+
+def _sizes(tree: Any) -> list[Expr]:
+    sizes = [size for meta in _metas(tree) for size in meta.shape]
+    return [leaf for leaf in (*sizes, *leaves(tree)) if isinstance(leaf, Expr)]

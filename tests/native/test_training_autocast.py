@@ -1,0 +1,260 @@
+"""Graphs with gradients under autocast: native, with eager's dtypes and gradients."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+from anyshape.ops.autocast_casts import CastsInside, autocast_casts
+from anyshape.ops.meta import Meta, contiguous
+from tests import devices
+
+WIDTH = 8
+#: Of the largest gradient: results are rounded to eight bits.
+CLOSE = 2e-2
+
+
+@pytest.fixture(autouse=True)
+def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(anyshape.config, "native_training", True)
+    monkeypatch.setattr(anyshape.config, "on_compile_error", "raise")
+
+
+def _matrix(seed: int, *shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(*shape, generator=devices.generator(seed)) / WIDTH**0.5)
+
+
+W, V, B = _matrix(0, WIDTH, WIDTH), _matrix(1, WIDTH), _matrix(2, WIDTH)
+FILTER = _matrix(3, 4, 2, 3)
+PARAMETERS = (W, V, B, FILTER)
+
+
+def _heads(x: Tensor) -> Tensor:
+    return x.view(-1, 2, 2, 2).transpose(1, 2)
+
+
+def _nested(x: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        y = F.linear(x, W, B)
+        with torch.autocast("cpu", enabled=False):
+            z = y.float() @ W
+        return y + F.linear(z, W)
+
+
+def _partly(x: Tensor) -> Tensor:
+    y = x @ W
+    with torch.autocast("cpu", torch.bfloat16):
+        y = y @ W
+    return y @ W.to(y.dtype)
+
+
+def _without_gradient(x: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.bfloat16):
+        with torch.no_grad():
+            shares = (x.detach() @ x.detach().t()).softmax(-1)
+        return shares @ (x @ W)
+
+
+#: Under autocast as a whole.
+PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
+    "linear": lambda x: F.linear(x, W, B).relu(),
+    "more dimensions": lambda x: F.linear(x.view(-1, 1, WIDTH), W, B).sum(1),
+    "a weight twice": lambda x: F.linear(F.linear(x, W), W) + x @ W,
+    "products": lambda x: torch.addmm(B, x, W) + x.mm(W),
+    "two dtypes": lambda x: (x @ W) * x + V,
+    "norm": lambda x: F.layer_norm(F.linear(x, W), (WIDTH,), V, B),
+    "joined": lambda x: torch.cat([x, x @ W], -1).sin(),
+    "losses": lambda x: F.mse_loss(x @ W, x) + F.cross_entropy(x @ W, torch.arange(len(x)) % 3),
+    "attention": lambda x: F.scaled_dot_product_attention(_heads(x @ W), _heads(x), _heads(x)),
+    "convolution": lambda x: F.conv1d(x.view(-1, 2, 4), FILTER, padding=1).tanh(),
+    "written": lambda x: (x @ W).mul_(2).add_(x.to(torch.bfloat16)),
+    "a loop": lambda x: _steps(x, 3),
+    "views": lambda x: (x @ W).t()[1:].reshape(-1) * 3,
+}
+
+
+def _steps(x: Tensor, count: int) -> Tensor:
+    for _ in range(count):
+        x = torch.tanh(F.linear(x, W, B)) + x
+    return x
+
+
+def _in_half(x: Tensor) -> Tensor:
+    with torch.autocast("cpu", torch.float16):
+        y = x @ W
+    return y.float() + x @ W
+
+
+def _outcome(call: Callable[[Tensor], Any], x: Tensor, around: bool) -> list[Any]:
+    x = x.clone().requires_grad_()
+    for each in PARAMETERS:
+        each.grad = None
+    with torch.autocast("cpu", torch.bfloat16, enabled=around):
+        result = call(x)
+    weight = torch.linspace(-1, 1, result.numel()).view(result.shape).to(result.dtype)
+    (result * weight).float().sum().backward()
+    return [result.detach(), x.grad, *(each.grad for each in PARAMETERS)]
+
+
+def _assert_close(ours: list[Any], theirs: list[Any]) -> None:
+    for own, other in zip(ours, theirs, strict=True):
+        assert (own is None) == (other is None)
+        if own is not None:
+            assert own.dtype is other.dtype
+            assert own.shape == other.shape
+            largest = float(other.abs().max()) if other.numel() else 0.0
+            torch.testing.assert_close(own, other, rtol=CLOSE, atol=CLOSE * largest)
+
+
+def _check(program: Callable[[Tensor], Any], around: bool) -> Any:
+    compiled = anyshape.compile(program)
+    for size in (4, 7, 1, 9, 4):
+        x = torch.randn(size, WIDTH, generator=devices.generator(size))
+        theirs = _outcome(program, x, around)
+        _assert_close(_outcome(compiled, x, around), theirs)
+    return compiled
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul")
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("inside", [False, True])
+def test_gradients(name: str, inside: bool) -> None:
+    def region(x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return PROGRAMS[name](x)
+
+    compiled = _check(region if inside else PROGRAMS[name], not inside)
+    told = str(compiled.explain())
+    assert "forward: native code" in told, told
+
+
+@pytest.mark.parametrize("program", [_nested, _partly, _without_gradient])
+def test_regions(program: Callable[[Tensor], Any]) -> None:
+    assert "forward: native code" in str(_check(program, False).explain())
+
+
+def test_torchs_cache_has_a_cast_to_another_dtype() -> None:
+    assert "autocast casts what" in str(_check(_in_half, True).explain())
+
+
+def test_casts_inside_an_operator_are_torchs() -> None:
+    cell = nn.LSTMCell(WIDTH, WIDTH)
+    compiled = _check(lambda x: cell(x)[0], True)
+    assert "autocast casts inside" in str(compiled.explain())
+
+
+def test_autocast_or_not_are_two_programs() -> None:
+    compiled = anyshape.compile(lambda x: F.linear(x, W).sin())
+    for around in (False, True, False, True):
+        for size in (3, 5):
+            x = torch.randn(size, WIDTH, generator=devices.generator(size))
+            theirs = _outcome(lambda x: F.linear(x, W).sin(), x, around)
+            _assert_close(_outcome(compiled, x, around), theirs)
+
+
+def test_backward_in_the_region_and_again() -> None:
+    program = PROGRAMS["a weight twice"]
+    compiled = anyshape.compile(program)
+    found: list[list[Any]] = []
+    for call in (program, compiled, compiled):
+        x = torch.ones(3, WIDTH, requires_grad=True)
+        with torch.autocast("cpu", torch.bfloat16):
+            result = call(x)
+            assert torch.is_autocast_enabled("cpu")
+        (first,) = torch.autograd.grad(result.sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.square().sum(), W)
+        found.append([result.detach(), first.detach(), second])
+    _assert_close(found[1], found[0])
+    _assert_close(found[2], found[0])
+
+
+def test_hooks_run_the_program_as_it_is() -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        return F.linear(x, W, B), x @ W * 2
+
+    compiled = anyshape.compile(program)
+    seen: list[torch.dtype] = []
+    handle = W.register_hook(lambda grad: seen.append(grad.dtype))
+    try:
+        for call in (program, compiled, compiled):
+            with torch.autocast("cpu", torch.bfloat16):
+                one, other = call(torch.ones(2, WIDTH))
+                assert (one.dtype, other.dtype) == (torch.bfloat16, torch.bfloat16)
+            (one.sum() + other.sum()).backward()
+    finally:
+        handle.remove()
+    assert seen == [torch.float32] * 3
+
+
+def test_scaled_steps() -> None:
+    outcomes: list[list[Any]] = []
+    x = torch.randn(6, WIDTH, generator=devices.generator(9))
+    for compiles in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, 1))
+        call: Any = anyshape.compile(model) if compiles else model
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=2)
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", torch.bfloat16):
+                loss = call(x).square().mean()
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+        outcomes.append([*(each.detach() for each in model.parameters()), scaler.get_scale()])
+    assert outcomes[0].pop() == outcomes[1].pop()
+    _assert_close(outcomes[1], outcomes[0])
+
+
+# -- what autocast does to a call ------------------------------------------------------------------
+
+
+def _meta(*shape: int, dtype: torch.dtype = torch.float32) -> Meta:
+    return Meta(shape, dtype, contiguous(len(shape)), torch.device("cpu"))
+
+
+HALF, SINGLE = torch.bfloat16, torch.float32
+
+
+@pytest.mark.parametrize(
+    ("function", "args", "expected"),
+    [
+        (F.linear, (_meta(4, 8), _meta(6, 8), _meta(6)), [HALF, HALF, HALF]),
+        (F.linear, (_meta(4, 8, dtype=HALF), _meta(6, 8)), [None, HALF]),
+        (torch.add, (_meta(4), _meta(4, dtype=HALF)), [None, None]),
+        (F.mse_loss, (_meta(4, dtype=HALF), _meta(4)), [SINGLE, None]),
+        (torch.cat, ([_meta(4), _meta(4, dtype=HALF)],), [None, SINGLE]),
+        (torch.Tensor.to, (_meta(4, dtype=HALF), SINGLE), [None]),
+        (F.embedding, (_meta(4, dtype=torch.int64), _meta(9, 8)), [None, None]),
+        (torch.einsum, ("ij,jk->ik", _meta(4, 8), _meta(8, 4)), None),
+        (lambda x, w: x.mm(w) + x, (_meta(4, 4), _meta(4, 4)), None),
+        (lambda x: x.nonzero(), (_meta(4),), None),
+    ],
+)
+def test_casts(function: Any, args: Any, expected: list[torch.dtype | None] | None) -> None:
+    def casts() -> list[torch.dtype | None]:
+        return autocast_casts(function, args, {}, HALF, lambda size: size)  # pyright: ignore[reportArgumentType]
+
+    if expected is None:
+        with pytest.raises(CastsInside):
+            casts()
+    else:
+        assert casts() == expected
+        with torch.autocast("cpu", torch.float16):
+            assert casts() == expected  # what is on around it does not matter
+
+
+def test_nothing_of_it_warns() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        autocast_casts(torch.mm, (_meta(2, 2), _meta(2, 2)), {}, HALF, lambda size: 2)
