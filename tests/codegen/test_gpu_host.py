@@ -207,6 +207,30 @@ def test_running_sums_of_many_lengths() -> None:
     assert len(names) == 2, "whole vectors, and single elements"
 
 
+def _spread_of_a_spread(y: Tensor) -> Any:
+    v3 = torch.where(y.abs() > 3, y * 0.1, y)
+    v4 = v3.std(-1)
+    v3.copy_(v3.cumsum(0) * 0.1)
+    return v3, v4.std(-2), v3.cos().mean(-2)
+
+
+def _mean_of_a_norm(x: Tensor) -> Any:
+    v1 = F.rms_norm(x, x.shape[-1:])
+    return x * x.sin(), torch.log_softmax(v1.tanh().mean(1, keepdim=True), 0) * 0.1
+
+
+@pytest.mark.parametrize("function", [_spread_of_a_spread, _mean_of_a_norm])
+def test_reductions_of_reductions(function: Callable[[Tensor], Any]) -> None:
+    """Inner ones that cannot be part of the kernel are stored, however long ago they were made."""
+    backend = Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for sizes in ((3, 4, 2), (2, 3, 5), (4, 6, 17)):
+            x = torch.randn(sizes)
+            torch.testing.assert_close(compiled(x), function(x), rtol=1e-4, atol=1e-5)
+    assert backend.launches
+
+
 def test_a_launch_that_fails() -> None:
     """The call runs eagerly, which gives the answer or the error of torch."""
     backend = Backend(fails=719)

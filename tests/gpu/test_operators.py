@@ -22,6 +22,9 @@ _ADDED_BY_MEMORY = ("scatter_reduce", "scatter_add", "index_add", "index_reduce"
 #: Of the operators of a family that are native on the processor, this share is on a GPU.
 _LEAST_NATIVE = 0.6
 
+#: Where eager rounds each running sum to bfloat16 we do not, as nobody does on the processor.
+_ADDED_IN_FLOAT32 = ("cumsum", "cumprod")
+
 
 @pytest.fixture(autouse=True)
 def default_device() -> Iterator[None]:
@@ -44,6 +47,8 @@ def _cases() -> list[Any]:
 @pytest.mark.parametrize(("info", "dtype"), _cases())
 def test_as_eager(info: Any, dtype: torch.dtype) -> None:
     outcome = try_operator(info, dtype, most=3)
+    if IS_GPU and dtype is torch.bfloat16 and info.name in _ADDED_IN_FLOAT32 and outcome.wrong:
+        pytest.xfail("running sums of two bytes")
     in_any_order = IS_GPU and dtype is torch.bfloat16 and info.name.startswith(_ADDED_BY_MEMORY)
     if in_any_order and outcome.wrong:
         pytest.xfail("sums of two bytes in any order")

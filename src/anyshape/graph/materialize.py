@@ -159,9 +159,7 @@ class Materialize:
                 return make()
             except MustBeStored as needed:
                 for scalar in needed.reductions:
-                    found = self.values.reductions[scalar.data[1][0].symbol]()
-                    assert found is not None, "a reduction outlives its users"
-                    self.materialize(found)
+                    self.materialize(self.values.reductions[scalar.data[1][0].symbol])
 
     def _loops(self, value: Value, meta: Meta | None) -> tuple[list[Axis], tuple[Size, ...]]:
         """Axes in the order of memory, and the index that they make."""

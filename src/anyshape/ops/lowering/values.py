@@ -8,7 +8,6 @@ that they are a part of is a protocol, at the end.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
@@ -188,7 +187,7 @@ class Values:
         self._now: list[object] = [object()]
         self._axes = 0
         #: reductions by their first axis
-        self.reductions: dict[Symbol, weakref.ref[Value]] = {}
+        self.reductions: dict[Symbol, Value] = {}
         self.extents: dict[Symbol, Size] = {}
 
     def new(
@@ -248,7 +247,7 @@ class Values:
         self.check_reduced(source, dims)
         value = self.new(sizes, dtype, at, (source,), cost=4)
         value.axes, value.fold = axes, fold
-        self.reductions[axes[0].symbol] = weakref.ref(value)
+        self.reductions[axes[0].symbol] = value
         return value
 
 
