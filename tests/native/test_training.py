@@ -474,3 +474,32 @@ def test_what_is_not_native_says_why(function: Callable[[Tensor], Tensor], why: 
             x = torch.randn(size, WIDTH, requires_grad=True)
             compiled(x).sum().backward()
     assert why in str(compiled.explain())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: (x.sin().sum(), y.cos().sum()),
+        lambda x, y: ((x * 2).sin().sum(), (x.cos() * y).sum()),
+        lambda x, y: ((x @ y.t()).sum(), (x + y).tanh().mean(), y.exp().sum()),
+    ],
+)
+def test_results_that_have_only_inputs_in_common(function: Callable[..., Any]) -> None:
+    """Each has its own backward, and nothing is kept for the others."""
+    compiled = anyshape.compile(function, dynamic=True)
+    for size in (3, 5, 4):
+        found: list[list[torch.Tensor]] = []
+        for each in (function, compiled):
+            torch.manual_seed(size)
+            x, y = (torch.randn(size, 4, requires_grad=True) for _ in range(2))
+            results = each(x, y)
+            for result in reversed(results):
+                result.backward()
+            with pytest.raises(RuntimeError, match="second time"):
+                results[1].backward()
+            assert x.grad is not None
+            assert y.grad is not None
+            found.append([*(r.detach() for r in results), x.grad, y.grad])
+        torch.testing.assert_close(found[1], found[0])
+    assert "forward: native code" in str(compiled.explain())
+    assert compiled.stats().graphs == 1

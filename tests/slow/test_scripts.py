@@ -35,6 +35,7 @@ class Row(NamedTuple):
 
 ROWS: dict[str, Row] = {
     "train_gpt": Row(200, 10),
+    "train_gpt_ranks": Row(120, 8, ranks=2),
     "generate_text": Row(100, 40),
     "train_images": Row(100, 8),
     "graph_network": Row(200, 8),

@@ -6,6 +6,12 @@
 
 Gradients of the second result go through the first: hooks on it, `retain_grad` and
 `torch.autograd.grad(z, y)` have to see them. So what is computed of a result is a stage of its own.
+
+    def g(x):
+        return x.sin(), x.cos()
+
+These have nothing in common but what they are given: each has its own `backward`, and lets go what
+was kept for it alone. They are stages as well, unless effects are to be in order.
 """
 
 from __future__ import annotations
@@ -43,7 +49,8 @@ def stages(graph: torch.fx.Graph) -> list[Stage]:
     (output,) = [node for node in graph.nodes if node.op == "output"]
     results: Any = output.args[0]
     given = [each for each in results if isinstance(each, Node)]
-    level = _levels(nodes, {each for each in given if each.op != "placeholder" and _has_grad(each)})
+    seen = {each for each in given if each.op != "placeholder" and _has_grad(each)}
+    level = _apart(nodes, _levels(nodes, seen), seen)
     last = max((level[node] for node in nodes if node.op != "placeholder"), default=0)
     return [_stage(nodes, level, number, given) for number in range(last + 1)]
 
@@ -99,6 +106,49 @@ def _levels(nodes: Sequence[Node], seen: set[Node]) -> dict[Node, int]:
         level[node] = max([0, *before, *(latest.get(each, 0) for each in touched)])
         latest |= dict.fromkeys(touched, level[node])
     return level
+
+
+#: As many independent results are told apart. More of them are more functions than they are worth.
+_MOST_APART: Final = 4
+
+
+def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> dict[Node, int]:
+    """The levels with those split whose results have nothing in common."""
+    if any(_touches_in_order(node) for node in nodes):
+        return level
+    group: dict[Node, Node] = {}
+
+    def first(node: Node) -> Node:
+        while group[node] is not node:
+            node = group[node]
+        return node
+
+    for node in nodes:
+        group[node] = node
+        for each in node.all_input_nodes:
+            if each.op != "placeholder" and level[each] == level[node] and not _is_number(each):
+                group[first(each)] = first(node)
+    # Of each level, in the order of the program; what no gradient comes to goes with the first.
+    numbers: dict[tuple[int, Node], int] = {}
+    ends = {(level[node], first(node)) for node in seen}
+    for node in nodes:
+        own = level[node], first(node)
+        if own in ends and own not in numbers:
+            numbers[own] = sum(other[0] == own[0] for other in numbers)
+    places = sorted(
+        {(each, 0) for each in level.values()} | {(k[0], n) for k, n in numbers.items()}
+    )
+    if len(places) > len(set(level.values())) + _MOST_APART - 1:
+        return level
+    return {
+        node: places.index((level[node], numbers.get((level[node], first(node)), 0)))
+        for node in nodes
+    }
+
+
+def _touches_in_order(node: Node) -> bool:
+    call = node.meta.get(CALL)
+    return call is not None and (may_draw(call.function) or bool(_written(node)))
 
 
 #: Stands for all generators of random numbers.
