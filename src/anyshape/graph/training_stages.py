@@ -120,6 +120,7 @@ def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> di
 
     def first(node: Node) -> Node:
         while group[node] is not node:
+            group[node] = group[group[node]]
             node = group[node]
         return node
 
