@@ -482,6 +482,7 @@ def test_what_is_not_native_says_why(function: Callable[[Tensor], Tensor], why: 
         lambda x, y: (x.sin().sum(), y.cos().sum()),
         lambda x, y: ((x * 2).sin().sum(), (x.cos() * y).sum()),
         lambda x, y: ((x @ y.t()).sum(), (x + y).tanh().mean(), y.exp().sum()),
+        lambda x, y: (((k := x > 0) * y.sin()).sum(), torch.where(k, y, x * 2).cos().sum()),
     ],
 )
 def test_results_that_have_only_inputs_in_common(function: Callable[..., Any]) -> None:
@@ -503,3 +504,48 @@ def test_results_that_have_only_inputs_in_common(function: Callable[..., Any]) -
         torch.testing.assert_close(found[1], found[0])
     assert "forward: native code" in str(compiled.explain())
     assert compiled.stats().graphs == 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: _added_behind_the_first(x),
+        lambda x: _shifted(x),
+        lambda x: x[:, 3:].sin().sum() + x[1::2].cos().sum(),
+    ],
+)
+def test_parts_that_are_empty(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    compiled = anyshape.compile(function, dynamic=True)
+    for rows, columns in ((5, 4), (4, 5), (2, 2), (1, 4), (3, 1), (1, 1), (0, 3)):
+        grads: list[torch.Tensor] = []
+        for each in (function, compiled):
+            x = torch.linspace(-1, 1, rows * columns).view(rows, columns).requires_grad_()
+            grads += torch.autograd.grad(each(x).sum(), [x])
+        torch.testing.assert_close(grads[1], grads[0])
+
+
+def _added_behind_the_first(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[1:] += 1
+    return y.tanh()
+
+
+def _shifted(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    y[:, 1:] = x[:, :-1].sin()
+    y[:, 3:].mul_(2)
+    return y.tanh()
+
+
+def test_other_memory_for_a_parameter_is_seen() -> None:
+    layer = torch.nn.Linear(4, 4)
+    compiled = anyshape.compile(lambda x: layer(x.sin()).tanh(), dynamic=True)
+    for size in (3, 5):
+        compiled(torch.randn(size, 4, requires_grad=True)).sum().backward()
+    result = compiled(torch.randn(6, 4, requires_grad=True))
+    old = layer.weight.data
+    layer.weight.data = torch.zeros_like(old)
+    with pytest.raises(RuntimeError, match="other memory"):
+        result.sum().backward()
+    layer.weight.data = old
+    result.sum().backward()

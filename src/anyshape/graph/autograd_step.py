@@ -63,6 +63,9 @@ class AutogradStep:
             results = [found] if self._results is None else [found[k] for k in self._results]
             inputs = [each for each, wanted in zip(own, self._wanted, strict=True) if wanted]
             weights = list(map(torch.ones_like, results)) if grads is None else list(grads)
+            if not any(each.requires_grad for each in results):
+                # For these sizes nothing of the inputs is in them.
+                return inputs, [None] * len(inputs)
             return inputs, torch.autograd.grad(results, inputs, weights, allow_unused=True)
 
 

@@ -117,6 +117,8 @@ def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> di
     if any(_touches_in_order(node) for node in nodes):
         return level
     group: dict[Node, Node] = {}
+    #: made of nothing that has a gradient, for whoever needs it
+    free: set[Node] = set()
 
     def first(node: Node) -> Node:
         while group[node] is not node:
@@ -126,8 +128,15 @@ def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> di
 
     for node in nodes:
         group[node] = node
-        for each in node.all_input_nodes:
-            if each.op != "placeholder" and level[each] == level[node] and not _is_number(each):
+        near = [
+            each
+            for each in node.all_input_nodes
+            if each.op != "placeholder" and level[each] == level[node] and not _is_number(each)
+        ]
+        if not _has_grad(node) and free.issuperset(near):
+            free.add(node)
+        for each in near:
+            if each not in free:
                 group[first(each)] = first(node)
     # Of each level, in the order of the program; what no gradient comes to goes with the first.
     numbers: dict[tuple[int, Node], int] = {}

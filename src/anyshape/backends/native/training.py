@@ -81,6 +81,8 @@ def trained(
             ctx.versions = _versions(inputs, watched)
             # Only what is needed is saved: torch looks whether that was changed meanwhile.
             ctx.save_for_backward(*found[count:], *[inputs[number] for number in needed])
+            if needed:
+                ctx.memory = _memory(inputs, needed)
             if plain:
                 values = [outputs[number] for number in plain]
                 ctx.mark_non_differentiable(*(e for e in values if isinstance(e, torch.Tensor)))
@@ -92,6 +94,8 @@ def trained(
             # What saves nothing may be asked again and again.
             saved, inputs = ctx.saved_tensors if saves else (), ctx.given
             used = tuple([number for number in differentiable if grads[number] is not None])
+            if needed and ctx.memory != _memory(inputs, needed):
+                _check_memory(inputs, needed, saved[kept:], ctx.memory)
             if not used:
                 return (None,) * len(inputs)
             given = [grads[number] for number in used]
@@ -261,6 +265,26 @@ def _check_versions(
             "operation: gradients of gradients run the compiled graph again, on its inputs as they "
             "were"
         )
+
+
+def _memory(inputs: Sequence[Any], needed: Sequence[int]) -> list[int] | None:
+    """Whose it is; None if some tensor has none."""
+    try:
+        return [_storage_of(inputs[number]) for number in needed]
+    except (RuntimeError, NotImplementedError):
+        return None
+
+
+def _check_memory(
+    inputs: Sequence[Any], needed: Sequence[int], saved: Sequence[Any], before: list[int] | None
+) -> None:
+    """Torch does not see what is given to `.data`. What a hook has kept is what it was."""
+    for number, each, place in zip(needed, saved, before or (), strict=False):
+        if each is inputs[number] and _storage_of(each) != place:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has other memory than in the "
+                "forward pass: something was assigned to its `.data`"
+            )
 
 
 def _is_plain(grad: torch.Tensor) -> bool:

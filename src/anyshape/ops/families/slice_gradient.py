@@ -23,10 +23,10 @@ def among_zeros(input: torch.Tensor, dim: int, start: int, step: int, size: int)
     sizes = list(input.shape)
     sizes[dim] = size
     made = input.new_zeros(sizes)
-    if input.shape[dim]:
-        last = start + (input.shape[dim] - 1) * step
-        part = (slice(None),) * dim + (slice(start, last + 1, step),)
-        made[part] = input
+    count = input.shape[dim]
+    # Of nothing as well: the result is one that has a gradient.
+    part = slice(start, start + (count - 1) * step + 1, step) if count else slice(0, 0)
+    made[(slice(None),) * dim + (part,)] = input
     return made
 
 
