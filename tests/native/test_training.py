@@ -549,3 +549,14 @@ def test_other_memory_for_a_parameter_is_seen() -> None:
         result.sum().backward()
     layer.weight.data = old
     result.sum().backward()
+
+
+def test_several_results_of_one_operator_go_together() -> None:
+    compiled = anyshape.compile(lambda x: torch.var_mean(x * 2, 1), dynamic=True)
+    for size in (3, 5, 4):
+        x = torch.randn(size, 6, requires_grad=True)
+        grads = [
+            torch.autograd.grad([each.sum() for each in results], [x])[0]
+            for results in (torch.var_mean(x * 2, 1), compiled(x))
+        ]
+        torch.testing.assert_close(grads[1], grads[0])

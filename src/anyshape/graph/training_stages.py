@@ -133,7 +133,9 @@ def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> di
             for each in node.all_input_nodes
             if each.op != "placeholder" and level[each] == level[node] and not _is_number(each)
         ]
-        if not _has_grad(node) and free.issuperset(near):
+        # Several results are one node's, and go together.
+        is_tensor = isinstance(result_of(node), Meta)
+        if is_tensor and not _has_grad(node) and free.issuperset(near):
             free.add(node)
         for each in near:
             if each not in free:
