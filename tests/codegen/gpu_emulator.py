@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
@@ -240,9 +241,9 @@ class Gpu:
         for number, rule in enumerate(rules, start=1):
             words += [number, room if rule.part_bytes else 0]
         self.table = (ctypes.c_int64 * len(words))(*words)
-        self._launch = _LAUNCH(self._launched)
+        self._launch = _LAUNCH(partial(self._launched, False))
         #: of blocks that wait for each other
-        self.launch_together: Callable[..., int] = self._launched_together
+        self.launch_together: Callable[..., int] = partial(self._launched, True)
         self._launch_together = _LAUNCH_TOGETHER(lambda *given: self.launch_together(*given))
         self._memset = _MEMSET(_set_bytes)
         self._stream = _STREAM(lambda device, where: 0)
@@ -293,58 +294,20 @@ class Gpu:
         code = load(build(Source(text, quick=True), host_target(disk_cache())), helpers)
         return _Both(helpers, code)
 
-    def _launched(
-        self,
-        function: int,
-        grid: int,
-        _y: int,
-        _z: int,
-        x: int,
-        y: int,
-        _deep: int,
-        shared: int,
-        stream: int | None,
-        params: int,
-        extra: int | None,
-    ) -> int:
+    def _launched(self, blocks_meet: bool, function: int, grid: int, *rest: Any) -> int:
+        """`blocks_meet`: blocks wait for each other, and are all there at once."""
+        _, _, x, y, _, shared, _, params, *_ = rest
         if self._fails:
             return self._fails
-        name, _, together = self._functions[function - 1]
-        self.started.append(Started(name, grid, (x, y), shared))
+        name, _, threads_meet = self._functions[function - 1]
+        self.started.append(Started(name, grid, (x, y), shared, blocks_meet))
         (arguments,) = (ctypes.c_void_p * 1).from_address(params)
-        if self._runs:
-            address = self._address(function - 1, 0)
-            for block in range(grid):
-                for thread in _run(address, block, grid, (x, y), arguments, together):
-                    thread.join()
-        return 0
-
-    def _launched_together(
-        self,
-        function: int,
-        grid: int,
-        _y: int,
-        _z: int,
-        x: int,
-        y: int,
-        _deep: int,
-        shared: int,
-        stream: int | None,
-        params: int,
-    ) -> int:
-        """Blocks that wait for each other."""
-        if self._fails:
-            return self._fails
-        name = self._functions[function - 1][0]
-        self.started.append(Started(name, grid, (x, y), shared, together=True))
-        (arguments,) = (ctypes.c_void_p * 1).from_address(params)
-        threads: list[threading.Thread] = []
-        if self._runs:
-            for block in range(grid):
-                address = self._address(function - 1, block)
-                threads += _run(address, block, grid, (x, y), arguments, True)
-        for thread in threads:
-            thread.join()
+        waiting: list[threading.Thread] = []
+        for block in range(grid if self._runs else 0):
+            address = self._address(function - 1, block if blocks_meet else 0)
+            waiting += _run(address, block, grid, (x, y), arguments, threads_meet)
+            while waiting and (not blocks_meet or block == grid - 1):
+                waiting.pop().join()
         return 0
 
 

@@ -153,3 +153,25 @@ def test_rounds_that_meet_stay_in_one_thread(along_rows: bool) -> None:
     stage = Stage((LINE,), (Store("k1", AT, value, "add"),))
     kernel = replace(samples.kernel((POINTS,), stage), ordered=True)
     assert {plan.form for plan in gpu_plans(kernel)} <= {"points", "columns"}
+
+
+@pytest.mark.parametrize(("columns", "depth"), [(4, 64), (7, 100), (64, 40)])
+def test_what_is_kept_is_not_computed_again_of_what_was_written(columns: int, depth: int) -> None:
+    """`p = exp(x); x += sum(p); y = p`: the kept exponentials are those of the old x."""
+    place = ALONG * ROWS + AT
+    x = load("k0", place, "f32")
+    kept = Store("p0", ALONG, op("exp", x))
+    total = row("s", "f32", NOTHING)
+    kernel = samples.kernel(
+        (POINTS,),
+        Stage((LINE,), (kept,), (Fold("s", "sum", op("exp", x), "f32"),)),
+        Stage((LINE,), (Store("k0", place, op("add", x, total)),)),
+        Stage((LINE,), (Store("k1", place, load("p0", ALONG, "f32")),)),
+    )
+    kernel = replace(kernel, private={"p0": ("f32", COLUMNS)})
+    assert "strips" not in {plan.form for plan in gpu_plans(kernel)}
+    given = numbers(depth, columns)
+    x_, y = given.copy(), np.zeros_like(given)
+    run(kernel, x_, y, (columns, depth))
+    np.testing.assert_allclose(y, np.exp(given), rtol=1e-5)
+    np.testing.assert_allclose(x_, given + np.exp(given).sum(0), rtol=1e-4, atol=1e-4)

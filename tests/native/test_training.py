@@ -382,9 +382,14 @@ def test_what_is_not_needed_may_change() -> None:
     V.grad = None
 
 
+GATES = _matrix(3, 4 * WIDTH, WIDTH), _matrix(4, 4 * WIDTH, WIDTH)
+
 DROPOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "dropout": lambda x: F.dropout(x * V, 0.3) + F.dropout(x, 0.6),
     "in place": lambda x: F.dropout(x * V, 0.3, inplace=True),
+    "by name": lambda x: F.dropout(training=True, input=x * V, p=0.3),
+    "of a part": lambda x: F.dropout(torch.max(x * V, -1)[0], 0.3) * x.chunk(2, 1)[1].sum(1),
+    "of a cell": lambda x: F.dropout(torch.lstm_cell(x, (x, x), *GATES)[0], 0.3),
     "by feature": lambda x: F.dropout2d((x * V).view(-1, 2, 3, 1), 0.4),
     "by row": lambda x: F.dropout1d((x * V).view(-1, 2, 3), 0.4),
     "attention": lambda x: _attention(x.view(-1, 1, 2, 3) * 1, dropout_p=0.3),

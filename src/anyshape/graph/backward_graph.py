@@ -27,11 +27,12 @@ from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.recorded_operators import NothingNative, draws, gives_sparse, is_by_torch
 from anyshape.graph.size_symbols import shown_by, symbols_in
-from anyshape.graph.term_graph import Number, TermGraph, mapped_tree
+from anyshape.graph.term_graph import Number, TermGraph
 from anyshape.graph.training_decompositions import decomposed, part_of
 from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.gradient import NoGradient, Term, sum_to
 from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import ARGUMENT, CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
 from anyshape.ops.op import GRADIENT, OpKind

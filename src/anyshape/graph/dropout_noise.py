@@ -4,15 +4,17 @@ what it makes is taken apart."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import torch
 import torch.fx
 
+from anyshape.graph.autograd_step import Place, placed
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.gradient import Term
 from anyshape.ops.meta import Meta
+from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, RecordedCall
 from anyshape.ops.table import lookup
 
@@ -25,11 +27,15 @@ def as_noise(
 ) -> torch.fx.Node | None:
     if not _is_dropout(node):
         return None
-    given: Any = node.args[0]
-    input = Term(terms, mapped[given], given.meta[RESULT])
     call = node.meta[CALL]
+    known = placed(node, call)
+    if len(known.given) != 1:
+        return None  # The share is a number of the graph.
+    ((given, meta),) = known.given.items()
+    input = Term(terms, mapped[given], meta)
     ones = input.call(torch.ones_like)
-    noise = ones.call(call.function, *call.args[1:], **call.kwargs)
+    args, kwargs = mapped_tree(known.spec, lambda each: ones if isinstance(each, Place) else each)
+    noise = terms.record(call.function, *args, **kwargs)
     scale = _scale(call) if input.meta.device.type == "cuda" else None
     product = input * noise if scale is None else (input * noise.ne(0)) * scale
     product.node.meta[RESULT] = node.meta[RESULT]

@@ -17,12 +17,13 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.errors import AnyshapeError
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
-from anyshape.graph.term_graph import RecordedTerms, mapped_tree
+from anyshape.graph.term_graph import RecordedTerms
 from anyshape.ops.autocast_casts import Autocast, CastsInside, autocast_casts
 from anyshape.ops.bind import works_in_place
 from anyshape.ops.gradient import Term
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta
+from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import CALL, FACTS, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.op import OpKind

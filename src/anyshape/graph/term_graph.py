@@ -12,6 +12,7 @@ from anyshape.errors import AnyshapeError
 from anyshape.ops.gradient import NoGradient, Term
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta
+from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, RecordedCall
 from anyshape.ops.size_nodes import SizeNodes
 from anyshape.support.lazy_dataclass import replace
@@ -134,14 +135,3 @@ class RecordedTerms(TermGraph):
 
     def without_grad(self, value: Any) -> Any:
         return value
-
-
-def mapped_tree(tree: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(tree, dict):
-        return {key: mapped_tree(item, change) for key, item in tree.items()}
-    if isinstance(tree, slice):
-        return slice(*(mapped_tree(each, change) for each in (tree.start, tree.stop, tree.step)))
-    if isinstance(tree, tuple | list) and not hasattr(tree, "_fields"):
-        kind = tuple if isinstance(tree, tuple) else list
-        return kind(mapped_tree(item, change) for item in tree)
-    return change(tree)

@@ -15,14 +15,13 @@ from typing import Any, Final, NamedTuple
 
 import torch
 from torch._ops import OpOverload
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from anyshape.ops.concrete import calm
+from anyshape.ops.concrete import DispatchMode, calm
 from anyshape.ops.meta import Meta
+from anyshape.ops.meta_tensors import META, mapped_tree
 from anyshape.symbolic import Expr, Size
 
 _CAST: Final = torch.ops.aten._to_copy.default
-_META: Final = torch.device("meta")
 
 
 class CastsInside(Exception):
@@ -53,7 +52,7 @@ def autocast_casts(
             return tensors[-1]
         return hint(leaf) if isinstance(leaf, Expr) else leaf
 
-    given = _mapped((tuple(args), dict(kwargs)), example)
+    given = mapped_tree((tuple(args), dict(kwargs)), example)
     with calm():
         on, off = Autocast(True, dtype), Autocast(False, dtype)
         if _log(function, given, tensors, on).is_same(_log(function, given, tensors, off)):
@@ -64,13 +63,13 @@ def autocast_casts(
             for number, each in enumerate(tensors)
         ]
         by_id = {id(old): new for old, new in zip(tensors, cast, strict=True)}
-        changed = _mapped(given, lambda leaf: by_id.get(id(leaf), leaf))
+        changed = mapped_tree(given, lambda leaf: by_id.get(id(leaf), leaf))
         if not found.is_same(_log(function, changed, cast, off)):
             raise CastsInside
     return [found.casts.get(number) for number in range(len(tensors))]
 
 
-class _Log(TorchDispatchMode):
+class _Log(DispatchMode):
     """The operators that a call comes down to. `takes_casts`: casts of its arguments that it begins
     with are taken for the arguments."""
 
@@ -88,11 +87,6 @@ class _Log(TorchDispatchMode):
     def is_same(self, other: _Log) -> bool:
         return not self.failed and not other.failed and self.lines == other.lines
 
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Do not load the compiler that torch would hide this mode from."""
-        return False
-
     def __torch_dispatch__(
         self,
         func: OpOverload,
@@ -109,8 +103,8 @@ class _Log(TorchDispatchMode):
             self._names[id(args[0])] = ("before its cast", number)
             self._names[id(result)] = number
             return result
-        self.lines.append((str(func), _mapped((args, kwargs), self._noted)))
-        _mapped(result, self._noted)
+        self.lines.append((str(func), mapped_tree((args, kwargs), self._noted)))
+        mapped_tree(result, self._noted)
         return result
 
     def _noted(self, leaf: Any) -> Any:
@@ -132,7 +126,7 @@ class _Log(TorchDispatchMode):
                 return leaf
             if id(leaf) not in twins:
                 made = twins[id(leaf)] = torch.empty_strided(
-                    leaf.shape, leaf.stride(), dtype=leaf.dtype, device=_META
+                    leaf.shape, leaf.stride(), dtype=leaf.dtype, device=META
                 )
                 owners[id(made)] = leaf
             return twins[id(leaf)]
@@ -147,10 +141,10 @@ class _Log(TorchDispatchMode):
                 self._held.append(made)
             return made
 
-        moved = _mapped((args, kwargs), twin)
+        moved = mapped_tree((args, kwargs), twin)
         if moved[1].get("device") is not None:
-            moved[1]["device"] = _META
-        return _mapped(func(*moved[0], **moved[1]), owner)
+            moved[1]["device"] = META
+        return mapped_tree(func(*moved[0], **moved[1]), owner)
 
 
 _PLAIN: Final = (int, float, bool, str, torch.dtype, type(None))
@@ -169,9 +163,8 @@ def _log(
     try:
         with torch.autocast("cpu", state.dtype, state.enabled, cache_enabled=False), log:
             function(*args, **kwargs)
-    except (
-        Exception
-    ):  # Operators that need data, or that have no shape function, fail in many ways.
+    except Exception:
+        # Operators that need data, or that have no shape function, fail in many ways.
         log.failed = True
     return log
 
@@ -182,13 +175,3 @@ def _example(meta: Meta, hint: Callable[[Size], int | None]) -> torch.Tensor:
         raise CastsInside
     shape, strides = ([hint(each) or 0 for each in of] for of in (meta.shape, meta.strides))
     return torch.empty_strided(shape, strides, dtype=meta.dtype)
-
-
-def _mapped(tree: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(tree, dict):
-        return {key: _mapped(item, change) for key, item in tree.items()}
-    if isinstance(tree, slice):
-        return slice(*(_mapped(each, change) for each in (tree.start, tree.stop, tree.step)))
-    if type(tree) in (tuple, list):
-        return type(tree)(_mapped(item, change) for item in tree)
-    return change(tree)

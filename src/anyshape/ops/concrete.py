@@ -66,13 +66,15 @@ def at_numbers(call: ConcreteCall, number: Number, *, grads: bool = False) -> An
         return twins.results(result, call.device)
 
 
-class OnMeta(TorchDispatchMode):
-    """Keeps everything on the `meta` device, and refuses what depends on data."""
-
+class DispatchMode(TorchDispatchMode):
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         """Do not load the compiler that torch would hide this mode from."""
         return False
+
+
+class OnMeta(DispatchMode):
+    """Keeps everything on the `meta` device, and refuses what depends on data."""
 
     def __torch_dispatch__(
         self,

@@ -115,6 +115,18 @@ def rebuilt(value: Any, convert: Callable[[Any], Any]) -> Any:
     return value
 
 
+def mapped_tree(tree: Any, change: Callable[[Any], Any]) -> Any:
+    """Nested tuples, lists, dictionaries and slices with their leaves changed."""
+    if isinstance(tree, dict):
+        return {key: mapped_tree(item, change) for key, item in tree.items()}
+    if isinstance(tree, slice):
+        return slice(*(mapped_tree(each, change) for each in (tree.start, tree.stop, tree.step)))
+    if isinstance(tree, tuple | list) and not hasattr(tree, "_fields"):
+        kind = tuple if isinstance(tree, tuple) else list
+        return kind(mapped_tree(item, change) for item in tree)
+    return change(tree)
+
+
 def leaves(value: Any) -> Iterator[Any]:
     """Everything in nested tuples, lists and dictionaries, in order."""
     if isinstance(value, tuple | list):

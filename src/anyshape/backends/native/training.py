@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from anyshape.graph.plan import Unlowerable
 from anyshape.graph.training_stages import Stage
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import RESULT, SYMBOL
+from anyshape.support.random_state import State, default_generators
 from anyshape.symbolic import Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -71,7 +73,7 @@ def trained(
         @staticmethod
         def forward(ctx: Any, *inputs: Any) -> Any:
             if is_drawn:
-                ctx.random = _generator_states()
+                ctx.random = default_generators.get_state()
             if read:
                 ctx.before = {number: inputs[number].clone() for number in read}
             found = forward(*inputs)
@@ -293,11 +295,18 @@ def _is_plain(grad: torch.Tensor) -> bool:
     return type(grad) is torch.Tensor and has_memory
 
 
-def _generator_states() -> tuple[torch.Tensor, ...]:
-    """Of the processor's generator, and of the GPU's if one is in use."""
-    if not torch.cuda.is_initialized():
-        return (torch.get_rng_state(),)
-    return torch.get_rng_state(), torch.cuda.get_rng_state()
+@contextmanager
+def _drawing_as(state: State | None) -> Iterator[None]:
+    """The numbers that were drawn from this state on, and afterwards those that are next."""
+    if state is None:
+        yield
+        return
+    now = default_generators.get_state()
+    default_generators.set_state(state)
+    try:
+        yield
+    finally:
+        default_generators.set_state(now)
 
 
 def _again(
@@ -306,17 +315,11 @@ def _again(
     inputs: Sequence[Any],
     given: Sequence[Any],
     wanted: Sequence[int],
-    random: Sequence[torch.Tensor] | None,
+    random: State | None,
 ) -> tuple[Any, ...]:
     """By torch's autograd, of the graph run once more, with the same random numbers: gradients that
     have gradients, and many at once."""
-    on_gpu = random is not None and len(random) > 1
-    devices = [torch.cuda.current_device()] if on_gpu else []
-    with torch.enable_grad(), torch.random.fork_rng(devices, enabled=random is not None):
-        if random is not None:
-            torch.set_rng_state(random[0])
-        if random is not None and on_gpu:
-            torch.cuda.set_rng_state(random[1])
+    with torch.enable_grad(), _drawing_as(random):
         # Inputs may be one tensor, or come from each other.
         own = [
             each.view_as(each) if isinstance(each, torch.Tensor) and each.requires_grad else each

@@ -7,12 +7,38 @@ on how many they are and on nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from anyshape.codegen.llvm.emitter import Emitter, States
 from anyshape.codegen.llvm.reductions import Folding
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.loops.expr import Axis
+
+
+class StageFolds(NamedTuple):
+    """What a stage folds; threads that share it meet behind it. Of each copy there is a state for
+    each part of each fold, in so many lanes (0: a single number)."""
+
+    foldings: Sequence[Folding]
+    lanes: int
+    copies: int
+    is_last: bool
+
+    def types(self) -> list[str]:
+        return [type_ for each in self.foldings for type_ in each.types(self.lanes)] * self.copies
+
+    def start(self) -> States:
+        return [text for each in self.foldings for text in each.start(self.lanes)] * self.copies
+
+    def merged(self, e: Emitter, a: States, b: States) -> States:
+        """What two threads have folded, as one."""
+        results: States = []
+        for folding in [*self.foldings] * self.copies:
+            count = len(folding.dtypes)
+            results += folding.merge(e, a[:count], b[:count], self.lanes)
+            a, b = a[count:], b[count:]
+        return results
 
 
 class ThreadTeam:
@@ -57,25 +83,17 @@ class ThreadTeam:
         leader = e.once(0, "leader", lambda: e.let("icmp eq i64 %thread, 0"))
         e.run_if(leader, body)
 
-    def reduce(
-        self,
-        e: Emitter,
-        foldings: list[Folding],
-        states: States,
-        lanes: int,
-        copies: int,
-        is_last: bool,
-    ) -> States:
+    def reduce(self, e: Emitter, folds: StageFolds, states: States) -> States:
         """Wait for the other threads, and fold what they have."""
-        if not e.plan.splits or (is_last and not states and not e.kernel.axes):
+        if not e.plan.splits or (folds.is_last and not states and not e.kernel.axes):
             return states
         if not states:
             self.barrier(e)
             return states
-        types = [t for folding in foldings for t in folding.types(lanes)] * copies
+        types = folds.types()
         size = narrow_size(e, e.plan.bytes_for_a_thread())
         offset = narrow_size(e, e.plan.folds_offset())
-        space = e.plan.fold_bytes() // copies // 2
+        space = e.plan.fold_bytes() // folds.copies // 2
 
         def place(thread: str) -> str:
             begin = e.let(f"add i64 {e.let(f'mul i64 {thread}, {size}')}, {offset}")
@@ -97,27 +115,12 @@ class ThreadTeam:
                 e.do(f"store {type_} {text}, ptr {part(mine, number)}, align 8")
             e.do("call void @GOMP_barrier()")
             first = read("0")
-            merged = e.loop(("1", "%team", "1"), first, types, lambda t, own: merge(own, read(t)))
+            bounds = ("1", "%team", "1")
+            merged = e.loop(bounds, first, types, lambda t, own: folds.merged(e, own, read(t)))
             e.do("call void @GOMP_barrier()")
             return merged
 
-        def merge(a: States, b: States) -> States:
-            return merged_states(e, foldings, a, b, lanes, copies)
-
         return e.when(_shared(e), states, types, body)
-
-
-def merged_states(
-    e: Emitter, foldings: list[Folding], a: States, b: States, lanes: int, copies: int = 1
-) -> States:
-    """What two threads have folded, as one."""
-    results: States = []
-    for _ in range(copies):
-        for folding in foldings:
-            count = len(folding.dtypes)
-            results += folding.merge(e, a[:count], b[:count], lanes)
-            a, b = a[count:], b[count:]
-    return results
 
 
 def _shared(e: Emitter) -> str:

@@ -289,7 +289,9 @@ class Emitter(FunctionBody):
             return found
         level, wide = self.traits(scalar)
         if scalar.op == "row":
-            return self.rows[scalar.data, self.copy if wide and not self.takes_rounds else wide - 1]
+            # All rounds of a column have the same.
+            own = 0 if self.takes_rounds else self.copy
+            return self.rows[scalar.data, own if wide else -1]
         return self.levels[level].known.get((scalar, self.copy_if(wide)))
 
     def _value(self, scalar: Scalar) -> IrValue:

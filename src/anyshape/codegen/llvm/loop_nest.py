@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.cooperative_reduce import ThreadTeam
+from anyshape.codegen.llvm.cooperative_reduce import StageFolds, ThreadTeam
 from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
 from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
@@ -67,8 +67,8 @@ class StageCode:
         if not self.in_columns and stage.axes:
             states = self._across(states)
         result_lanes = e.lanes if self.in_columns else 0
-        states = self.team.reduce(e, self.foldings, states, result_lanes, self.kept, is_last)
-        self._finish(states)
+        folds = StageFolds(self.foldings, result_lanes, self.kept, is_last)
+        self._finish(self.team.reduce(e, folds, states))
 
     def _loops(self, bounds: tuple[str, str], states: States, written: frozenset[str]) -> States:
         level = len(self.e.levels) - 1

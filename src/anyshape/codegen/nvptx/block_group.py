@@ -50,12 +50,12 @@ def write_group_places(e: Emitter, part: str) -> None:
     e.do(f"%counter = getelementptr i8, ptr %own.4, i64 {e.let(f'mul i64 %group.64, {COUNTER}')}")
     counters = e.let(f"mul i64 %groups.64, {COUNTER}")
     of_group = e.let("mul i64 %parts.64, %part.bytes")
-    e.do(f"%turn.bytes = add i64 {of_group}, 0")
+    e.do(f"%phase.bytes = add i64 {of_group}, 0")
     before = e.let(f"mul i64 %group.64, {e.let(f'shl i64 {of_group}, 1')}")
-    e.do(f"%told = getelementptr i8, ptr %own.4, i64 {e.let(f'add i64 {counters}, {before}')}")
-    turns = e.slot("i32")
-    e.at_start(f"store i32 0, ptr {turns}, align 4")
-    e.do(f"%turns = getelementptr i8, ptr {turns}, i64 0")
+    e.do(f"%partials = getelementptr i8, ptr %own.4, i64 {e.let(f'add i64 {counters}, {before}')}")
+    phases = e.slot("i32")
+    e.at_start(f"store i32 0, ptr {phases}, align 4")
+    e.do(f"%phases = getelementptr i8, ptr {phases}, i64 0")
 
 
 def block_barrier(e: Emitter) -> None:
@@ -70,13 +70,13 @@ def group_barrier(e: Emitter) -> None:
 
 
 def exchange(
-    e: Emitter, types: list[str], states: States, speaks: str, offset: str = "0"
+    e: Emitter, types: list[str], states: States, writes: str, offset: str = "0"
 ) -> Callable[[str], States]:
-    """Tell the group what this block has, by the threads that `speaks` names, and wait for the
+    """Show the group what this block has, by the threads for which `writes` holds, and wait for the
     others. Gives what reads that of a block by its number."""
-    turn = e.let("load i32, ptr %turns, align 4")
-    odd = e.let(f"zext i32 {e.let(f'and i32 {turn}, 1')} to i64")
-    now = e.let(f"getelementptr i8, ptr %told, i64 {e.let(f'mul i64 {odd}, %turn.bytes')}")
+    phase = e.let("load i32, ptr %phases, align 4")
+    odd = e.let(f"zext i32 {e.let(f'and i32 {phase}, 1')} to i64")
+    now = e.let(f"getelementptr i8, ptr %partials, i64 {e.let(f'mul i64 {odd}, %phase.bytes')}")
 
     def places(part: str) -> list[str]:
         at = e.let(f"add i64 {e.let(f'mul i64 {part}, %part.bytes')}, {offset}")
@@ -86,7 +86,7 @@ def exchange(
             found.append(e.let(f"getelementptr i8, ptr {now}, i64 {more}"))
         return found
 
-    def tell() -> None:
+    def put() -> None:
         for type_, text, place in zip(types, states, places("%part.64"), strict=True):
             e.do(f"store {type_} {text}, ptr {place}, align 8")
 
@@ -96,16 +96,16 @@ def exchange(
             for type_, place in zip(types, places(part), strict=True)
         ]
 
-    e.run_if(speaks, tell)
+    e.run_if(writes, put)
     _meet(e)
     return read
 
 
 def _meet(e: Emitter) -> None:
     """What was written before by any thread of the group is seen by all of them behind it."""
-    turn = e.let(f"add i32 {e.let('load i32, ptr %turns, align 4')}, 1")
-    e.do(f"store i32 {turn}, ptr %turns, align 4")
-    all_here = e.let(f"mul i32 {turn}, %parts")
+    phase = e.let(f"add i32 {e.let('load i32, ptr %phases, align 4')}, 1")
+    e.do(f"store i32 {phase}, ptr %phases, align 4")
+    all_here = e.let(f"mul i32 {phase}, %parts")
     thread = e.let("or i32 %tid, %tid.y")
     is_first = e.let(f"icmp eq i32 {thread}, 0")
     block_barrier(e)

@@ -9,14 +9,13 @@ have equal results.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from anyshape.codegen.llvm.cooperative_reduce import ThreadTeam, merged_states
+from anyshape.codegen.llvm.cooperative_reduce import StageFolds, ThreadTeam
 from anyshape.codegen.llvm.emitter import Emitter, States
 from anyshape.codegen.llvm.loop_nest import StageCode
 from anyshape.codegen.llvm.plan import LIGHT, LONG
-from anyshape.codegen.llvm.reductions import Folding
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.nvptx.block_group import (
     HAS_PARTS,
@@ -64,38 +63,34 @@ class BlockTeam(ThreadTeam):
     def leader_only(self, e: Emitter, body: Callable[[], None]) -> None:
         e.run_if("%leads", body)
 
-    def reduce(
-        self,
-        e: Emitter,
-        foldings: list[Folding],
-        states: States,
-        lanes: int,
-        copies: int,
-        is_last: bool,
-    ) -> States:
+    def reduce(self, e: Emitter, folds: StageFolds, states: States) -> States:
         if not states:
-            if not is_last:
+            if not folds.is_last:
                 self.barrier(e)
             return states
-        types = state_types(foldings, 0)
+        types = folds.types()
 
         def across_block() -> States:
             block_barrier(e)
             e.run_if("%first.lane", lambda: self.put(e, types, merged, "%warp"))
             block_barrier(e)
             place = e.let("add i32 %first.warp, %lane")
-            start = start_states(foldings, 0)
-            own = e.when("%is.warp", start, types, lambda: self.get(e, types, place))
-            return self.across_warp(e, foldings, own)
+            own = e.when("%is.warp", folds.start(), types, lambda: self.get(e, types, place))
+            return self.butterfly(e, folds, own)
 
-        merged = self.across_warp(e, foldings, states)
+        merged = self.butterfly(e, folds, states)
         return e.when("%has.warps", merged, types, across_block)
 
-    def across_warp(self, e: Emitter, foldings: list[Folding], own: States) -> States:
-        types = state_types(foldings, 0)
-        for distance in (16, 8, 4, 2, 1):
-            others = self.shuffled(e, types, own, distance)
-            own = merged_states(e, foldings, own, others, 0)
+    def butterfly(
+        self,
+        e: Emitter,
+        folds: StageFolds,
+        own: States,
+        distances: Sequence[int] = (16, 8, 4, 2, 1),
+    ) -> States:
+        """With what threads of the warp at these distances have, then at the next of them."""
+        for distance in distances:
+            own = folds.merged(e, own, self.shuffled(e, folds.types(), own, distance))
         return own
 
     def shuffled(self, e: Emitter, types: list[str], states: States, distance: int) -> States:
@@ -121,43 +116,27 @@ class GroupTeam(BlockTeam):
     def barrier(self, e: Emitter) -> None:
         group_barrier(e)
 
-    def reduce(
-        self,
-        e: Emitter,
-        foldings: list[Folding],
-        states: States,
-        lanes: int,
-        copies: int,
-        is_last: bool,
-    ) -> States:
-        merged = super().reduce(e, foldings, states, lanes, copies, is_last)
+    def reduce(self, e: Emitter, folds: StageFolds, states: States) -> States:
+        merged = super().reduce(e, folds, states)
         if not merged:
             return merged
-        types = state_types(foldings, 0)
+        types = folds.types()
 
         def across_parts() -> States:
             is_first = e.let("icmp eq i32 %tid, 0")
             read = exchange(e, types, merged, is_first)
-            first, start = e.let("zext i32 %lane to i64"), start_states(foldings, 0)
+            first, start = e.let("zext i32 %lane to i64"), folds.start()
 
             def body(part: str, own: States) -> States:
-                return merged_states(e, foldings, own, read(part), 0)
+                return folds.merged(e, own, read(part))
 
             some = e.let(f"icmp slt i64 {first}, %parts.64")
             own = e.when(
                 some, start, types, lambda: e.loop((first, "%parts.64", "32"), start, types, body)
             )
-            return self.across_warp(e, foldings, own)
+            return self.butterfly(e, folds, own)
 
         return e.when(HAS_PARTS, merged, types, across_parts)
-
-
-def state_types(foldings: list[Folding], lanes: int) -> list[str]:
-    return [type_ for folding in foldings for type_ in folding.types(lanes)]
-
-
-def start_states(foldings: list[Folding], lanes: int) -> States:
-    return [text for folding in foldings for text in folding.start(lanes)]
 
 
 def _partial(e: Emitter, number: int, place: str) -> str:

@@ -12,15 +12,13 @@ Stages are levels one in another (see `Emitter`), so that what an earlier one ha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.cooperative_reduce import merged_states
+from anyshape.codegen.llvm.cooperative_reduce import StageFolds
 from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
 from anyshape.codegen.llvm.loop_nest import StageCode, check_vector, row_position
 from anyshape.codegen.llvm.memory import store
-from anyshape.codegen.llvm.reductions import Folding
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.nvptx.block_reduce import BlockTeam
 from anyshape.loops.expr import WIDTH, Scalar
@@ -161,27 +159,10 @@ class HeldTeam(BlockTeam):
     """A row may have less than a warp, and each reduction has its own shared memory: threads wait
     for each other but once."""
 
-    def merged(
-        self, e: Emitter, foldings: list[Folding], own: States, distances: Sequence[int]
-    ) -> States:
-        """With what threads at these distances have."""
-        types = [type_ for folding in foldings for type_ in folding.types(0)]
-        for distance in distances:
-            own = merged_states(e, foldings, own, self.shuffled(e, types, own, distance), 0)
-        return own
-
-    def reduce(
-        self,
-        e: Emitter,
-        foldings: list[Folding],
-        states: States,
-        lanes: int,
-        copies: int,
-        is_last: bool,
-    ) -> States:
+    def reduce(self, e: Emitter, folds: StageFolds, states: States) -> States:
         if not states:
             return states
-        types = [type_ for folding in foldings for type_ in folding.types(0)]
+        types = folds.types()
 
         def across_block() -> States:
             e.run_if("%first.lane", lambda: self.put(e, types, merged, "%warp"))
@@ -192,10 +173,10 @@ class HeldTeam(BlockTeam):
             slot = e.let(f"select i1 {many}, i32 %lane, i32 {near}")
             place = e.let(f"add i32 %first.warp, {slot}")
             is_warp = e.let(f"icmp ult i32 {slot}, %warps")
-            start = [text for folding in foldings for text in folding.start(0)]
+            start = folds.start()
             own = e.when(is_warp, start, types, lambda: self.get(e, types, place))
-            own = e.when(many, own, types, lambda o=own: self.merged(e, foldings, o, (16, 8)))
-            return self.merged(e, foldings, own, (4, 2, 1))
+            own = e.when(many, own, types, lambda o=own: self.butterfly(e, folds, o, (16, 8)))
+            return self.butterfly(e, folds, own, (4, 2, 1))
 
         def across_part() -> States:
             own = merged
@@ -205,13 +186,13 @@ class HeldTeam(BlockTeam):
                     some,
                     own,
                     types,
-                    lambda o=own, d=distance: self.merged(e, foldings, o, (d,)),
+                    lambda o=own, d=distance: self.butterfly(e, folds, o, (d,)),
                 )
             return own
 
         whole = e.let("icmp ugt i32 %ntid, 31")
         merged = e.when(
-            whole, states, types, lambda: self.merged(e, foldings, states, (16, 8, 4, 2, 1))
+            whole, states, types, lambda: self.butterfly(e, folds, states, (16, 8, 4, 2, 1))
         )
         part = e.let("icmp ult i32 %ntid, 32")
         merged = e.when(part, merged, types, across_part)
@@ -253,8 +234,8 @@ class HeldStage(StageCode):
         states = self._folded()
         self._effects()
         e.vector_axis = None
-        states = self.team.reduce(e, self.foldings, self._across(states), 0, 1, is_last)
-        self._finish(states)
+        folds = StageFolds(self.foldings, 0, 1, is_last)
+        self._finish(self.team.reduce(e, folds, self._across(states)))
         for fold in stage.folds:
             e.row_levels[fold.name] = level + 1
         # The results of control flow are not above it: they are at a level of their own.

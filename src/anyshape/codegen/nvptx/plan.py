@@ -20,7 +20,7 @@ from typing import Final, Literal
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
 from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held
-from anyshape.codegen.nvptx.strips import for_strips, told_bytes
+from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, reached
@@ -63,7 +63,7 @@ class GpuPlan:
         """Of what a block tells others of a row or of a column's vector; 0: blocks share none."""
         if self.form not in ("strips", "rows") or self.tiled or self.each:
             return 0
-        return max(8, told_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
+        return max(8, states_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
 
     @property
     def fewest(self) -> int:

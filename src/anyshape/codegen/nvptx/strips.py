@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anyshape.codegen.llvm.cooperative_reduce import merged_states
+from anyshape.codegen.llvm.cooperative_reduce import StageFolds
 from anyshape.codegen.llvm.emitter import Emitter, States
-from anyshape.codegen.llvm.reductions import Folding, Scanning, foldings_of
+from anyshape.codegen.llvm.reductions import Scanning, foldings_of
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.nvptx.block_group import HAS_PARTS, block_barrier, bytes_of, exchange
 from anyshape.codegen.nvptx.block_reduce import (
@@ -19,8 +19,6 @@ from anyshape.codegen.nvptx.block_reduce import (
     GroupTeam,
     StridedStage,
     part_of_axis,
-    start_states,
-    state_types,
 )
 from anyshape.codegen.nvptx.held_rows import forwarded
 from anyshape.loops.expr import Axis
@@ -42,9 +40,13 @@ def for_strips(kernel: Kernel) -> Kernel | None:
         return None
     if all(_is_short(stage) for stage in kernel.stages):
         return None
+    if not kernel.private:
+        return kernel
     made = forwarded(kernel)
     loads = (s for stage in made.stages for s in scalars_of(made, stage) if s.op == "load")
-    if any(scalar.data[0] in kernel.private for scalar in loads):
+    # What a stage has written is not what another one was computed of.
+    written = {part.buffer for stage in kernel.stages for part in stage.stores}
+    if not written.isdisjoint(scalar.data[0] for scalar in loads):
         return None
     return replace(made, stages=tuple(_without_private(made)), private={})
 
@@ -61,9 +63,10 @@ def _without_private(kernel: Kernel) -> Iterator[Stage]:
             yield replace(stage, stores=stores)
 
 
-def told_bytes(kernel: Kernel, lanes: int) -> int:
+def states_bytes(kernel: Kernel, lanes: int) -> int:
     """Of what the threads of a column or a row tell each other, at most."""
-    types = [state_types(foldings_of(stage), lanes) for stage in kernel.stages]
+    folds = (StageFolds(foldings_of(stage), lanes, 1, False) for stage in kernel.stages)
+    types = [each.types() for each in folds]
     types += [[Scanning(scan, lanes).type for scan in stage.scans] for stage in kernel.stages]
     return max(map(bytes_of, types), default=0)
 
@@ -77,23 +80,15 @@ class StripTeam(GroupTeam):
         extent = narrow_size(e, axis.extent)
         return "%team.number", e.let(f"select i1 %active, i64 {extent}, i64 0")
 
-    def reduce(
-        self,
-        e: Emitter,
-        foldings: list[Folding],
-        states: States,
-        lanes: int,
-        copies: int,
-        is_last: bool,
-    ) -> States:
+    def reduce(self, e: Emitter, folds: StageFolds, states: States) -> States:
         if not states:
-            if not is_last:
+            if not folds.is_last:
                 self.barrier(e)
             return states
-        types, start = state_types(foldings, lanes), start_states(foldings, lanes)
+        types, start = folds.types(), folds.start()
 
         def merge(own: States, others: States) -> States:
-            return merged_states(e, foldings, own, others, lanes)
+            return folds.merged(e, own, others)
 
         def across_block(own: States) -> States:
             block_barrier(e)
