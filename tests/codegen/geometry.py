@@ -59,10 +59,16 @@ def chosen(
             all(addresses[number] % by == 0 for number, by in rule.aligned)
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
+            and (rule.index_bits == 64 or _is_near(rule, sizes))
             and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule
     return rules[-1]
+
+
+def _is_near(rule: LaunchRule, sizes: Sequence[int]) -> bool:
+    points, length = _value(rule.points, sizes), _value(rule.length, sizes)
+    return all(0 <= each < 1 << 31 for each in (*sizes, points * (length + rule.lanes)))
 
 
 def _longest(rule: LaunchRule) -> int:

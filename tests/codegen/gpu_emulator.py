@@ -150,6 +150,23 @@ ATTENTION: Final = {
 }
 
 
+_FROM_BLOB: Final = "aoti_torch_create_tensor_from_blob_v2"
+_BLOB: Final = ctypes.CFUNCTYPE(
+    ctypes.c_int32,
+    *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64),
+    *[ctypes.c_int32] * 3,
+    *(ctypes.c_void_p, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64),
+)
+
+
+@_BLOB
+def _from_blob(data: int | None, rank: int, sizes: int, *given: Any) -> int:
+    """Of memory torch asks which GPU it is of: nothing is anywhere."""
+    is_empty = 0 in (ctypes.c_int64 * rank).from_address(sizes)
+    real = _BLOB(find_symbol(_FROM_BLOB) or 0)
+    return 1 if is_empty and data else real(data, rank, sizes, *given)
+
+
 def _for_host(text: str) -> str:
     text = for_host(text)
     text = re.sub(r"^target .*\n", "", text, flags=re.M)
@@ -277,6 +294,7 @@ class Gpu:
             "cuLaunchCooperativeKernel": self._launch_together,
             "cuMemsetD8Async": self._memset,
             "aoti_torch_get_current_cuda_stream": self._stream,
+            _FROM_BLOB: _from_blob,
             **ATTENTION,
         }
         function = known.get(name)
@@ -376,13 +394,16 @@ class Emulated:
         sizes: Sequence[int] = (),
         numbers: Sequence[float] = (),
     ) -> int:
-        addresses = [each.ctypes.data for each in buffers]
         self.gpu.checks[0] = 0
-        failed = self._start(
-            (ctypes.c_void_p * max(len(buffers), 1))(*addresses),
+        assert self.start([each.ctypes.data for each in buffers], sizes, numbers) == 0
+        return self.gpu.checks[0]
+
+    def start(
+        self, addresses: Sequence[int], sizes: Sequence[int], numbers: Sequence[float] = ()
+    ) -> int:
+        return self._start(
+            (ctypes.c_void_p * max(len(addresses), 1))(*addresses),
             (ctypes.c_int64 * max(len(sizes), 1))(*sizes),
             (ctypes.c_double * max(len(numbers), 1))(*numbers),
             None,
         )
-        assert failed == 0
-        return self.gpu.checks[0]

@@ -325,6 +325,19 @@ def test_a_sum_that_is_a_result_and_normalized_beside() -> None:
         assert any("x" in name for name in names)
 
 
+def test_products_of_parts_without_elements() -> None:
+    """They begin where there is no memory."""
+
+    def function(x: Tensor) -> Tensor:
+        part = x[1:]
+        return part @ part.transpose(-1, -2) * 2
+
+    compiled = anyshape.compile(function, dynamic=True, backend=Backend())
+    for shape in ((3, 4, 2), (1, 2, 3), (0, 2, 3), (4, 0, 2), (2, 3, 0), (5, 1, 1)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x), function(x))
+
+
 SHORT_COLUMNS: dict[str, Callable[[Tensor], Tensor]] = {
     "sum": lambda x: torch.stack([x, x * 2, x * 3]).sum(0) * 2,
     "logsumexp": lambda x: torch.stack([x, x * 2, x + 1]).logsumexp(0),
@@ -387,7 +400,7 @@ def test_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     modules: list[_Module] = []
 
-    def module_of(key: str, text: Callable[[], str], target: GpuTarget) -> _Module:
+    def module_of(key: str, text: Callable[[], str], target: GpuTarget, is_rare: bool) -> _Module:
         modules.append(_Module(key.split()[0], text()))
         return modules[-1]
 

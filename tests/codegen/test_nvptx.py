@@ -16,7 +16,7 @@ import pytest
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.nvptx.launch import DECLARATIONS, TABLE, failures, launch_function
 from anyshape.codegen.nvptx.module import functions_of, module_text, nvptx_target
-from anyshape.codegen.nvptx.plan import gpu_plans
+from anyshape.codegen.nvptx.plan import GpuPlan, gpu_plans
 from anyshape.codegen.target import Target
 from anyshape.loops.expr import FLOATS, fresh_scope, load, reached
 from anyshape.loops.kernels import Kernel
@@ -71,6 +71,38 @@ def test_random(kind: str, seed: int) -> None:
             sizes = choose_sizes(made, rng)
             if not has_empty_extreme(made, sizes):
                 compare(made, runner, sizes, seed)
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_coordinates_of_64_bits(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What runs where there are more elements than memory here."""
+    monkeypatch.setattr(GpuPlan, "divides", False)
+    test_random(kind, 1)
+
+
+@pytest.mark.parametrize("name", ["scaled columns", "transposed"])
+def test_coordinates_have_32_bits_where_all_sizes_have(name: str) -> None:
+    kernel, counts = SAMPLES[name]
+    rules = [each.rule for each in functions_of("kernel", kernel)]
+    bits = [rule.index_bits for rule in rules]
+    if name == "transposed":
+        assert bits == [64] * len(rules), "tiles divide nothing"
+        return
+    assert bits == [32, 64] * (len(rules) // 2)
+    runner = Emulated(kernel, counts, runs=False)
+    for rows, length, is_near in (
+        (7, 64, True),
+        ((1 << 15) - 1, 1 << 15, True),
+        (1 << 16, 1 << 15, False),
+        (1 << 31, 0, False),
+        (1, 1 << 31, False),
+        (1 << 40, 4, False),
+    ):
+        runner.gpu.started.clear()
+        given = [4096] * counts[0]
+        assert runner.start(given, (rows, length)) == 0
+        found = runner.gpu.started[0].name if runner.gpu.started else ""
+        assert not found or found.endswith("_i32") is is_near
 
 
 @pytest.mark.slow
@@ -211,8 +243,8 @@ def test_odd_rows_one_behind_the_other() -> None:
         want = x.reshape(rows, length) * scale + more[:, None]
         np.testing.assert_allclose(result.reshape(rows, length), want, rtol=1e-5, atol=1e-6)
         (launch,) = runner.gpu.started
-        assert launch.name == ("kernel_w1" if length < 3 else launch.name)
-        assert length % 4 == 0 or length < 3 or launch.name == "kernel_w4_flat"
+        assert launch.name == ("kernel_w1_i32" if length < 3 else launch.name)
+        assert length % 4 == 0 or length < 3 or launch.name == "kernel_w4_flat_i32"
 
 
 def test_rows_in_registers() -> None:

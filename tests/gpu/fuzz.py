@@ -39,11 +39,12 @@ def main() -> int:
     options = argparse.ArgumentParser()
     options.add_argument("--seconds", type=float, default=60)
     options.add_argument("--part", default="0/1")
+    options.add_argument("--first", type=int, default=10_000, help="the first seed")
     given = options.parse_args()
     part, parts = map(int, given.part.split("/"))
     end = time.monotonic() + given.seconds
     tried = wrong = skipped = 0
-    for seed in itertools.count(10_000 + part, parts):
+    for seed in itertools.count(given.first + part, parts):
         for name, words in WORDS.items():
             if time.monotonic() > end:
                 print(f"{tried} programs, {skipped} left out, {wrong} wrong")

@@ -109,3 +109,21 @@ def test_model(row: Row) -> None:
                 continue  # a size that the model does not take on a GPU
             for a, b in zip(_leaves(want), _leaves(compiled(*args, **kwargs)), strict=True):
                 check(a, b, 2e-3)
+
+
+def test_more_elements_than_32_bits_count() -> None:
+    """Coordinates have 64 bits there, and 32 in the first calls of the same code."""
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([x[:, None] * y, F.pad(y.expand(x.shape[0], -1), (1, 2))], 1)
+
+    compiled = anyshape.compile(program, dynamic=True)
+    with torch.no_grad():
+        for rows, length in ((3, 5), (64, 1000), (40_000, 30_001), (1, 1 << 30)):
+            x = torch.arange(rows, dtype=torch.uint8, device=DEVICE)
+            y = torch.arange(length, dtype=torch.uint8, device=DEVICE)
+            got = compiled(x, y)
+            for row in {0, rows // 2, rows - 1}:
+                assert torch.equal(got[row : row + 1], program(x[row : row + 1], y))
+            del got
+    assert compiled.stats().graphs == 1

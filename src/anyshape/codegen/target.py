@@ -50,6 +50,9 @@ class Machine:
     rounds_bf16: bool = False
     #: whether one instruction gives the larger of two floats, and NaN if one is
     has_extremes: bool = False
+    #: whether LLVM makes code for every `select` of four bytes: where ones and zeros are left of
+    #: it, LLVM 22 fails for GPUs, and ends the process
+    selects_bytes: bool = True
 
     @staticmethod
     def of(target: Target) -> Machine:
@@ -62,6 +65,7 @@ class Machine:
                 branches=True,
                 rounds_bf16=int(target.cpu.removeprefix("sm_")) >= 80,
                 has_extremes=True,
+                selects_bytes=False,
             )
         features = target.features.split(",")
         if not target.triple.startswith("x86_64"):

@@ -4,12 +4,16 @@ The stride of a dimension of size 1 is no element's business, and `broadcast.poi
 the layout of a result for all sizes. But torch reads such strides when it looks for channels-last
 tensors, and hands the answer on to larger results: a batch of 1 behind attention. In a run that
 has sizes of 1, what torch does is done with numbers, and if it makes that difference, the sizes
-are told apart.
+are told apart. In other runs, sizes are told apart from 1 where it would be so, and where operands
+disagree about the order of dimensions: torch's sort stops at the first pair that is in order, and
+goes on behind one whose strides are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
 
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import (
@@ -21,9 +25,12 @@ from anyshape.ops.meta import (
     suggests_channels_last,
 )
 from anyshape.ops.shape_query import ShapeQuery
-from anyshape.symbolic import Size, eq
+from anyshape.symbolic import Size, Symbol, eq, evaluate
+from anyshape.symbolic.expr import of_atom, symbols_of
 
 Numbers = tuple[int, ...]
+#: shape and strides
+Operand = tuple[tuple[Size, ...], tuple[Size, ...]]
 
 
 def iterated_layout(
@@ -31,22 +38,87 @@ def iterated_layout(
 ) -> Dense:
     """The layout of a fresh result; `numbers`: there are numbers among the operands, too."""
     usual = pointwise_layout(q, shape, operands)
-    if len(shape) not in (4, 5) or all(operand.is_contiguous for operand in operands):
+    if len(shape) < 2 or all(operand.is_contiguous for operand in operands):
+        return usual
+    given = tuple((operand.shape, operand.strides) for operand in operands)
+    for size in _decisive(_values(q, given), shape, given, numbers, usual):
+        if q.decide(eq(size, 1), "sizes of 1 take another place in the result's layout"):
+            usual = _with_ones(q, shape, operands, numbers, usual)
+    if len(shape) not in (4, 5):
         return usual
     sizes = _now(q, shape)
     if sizes is None or 1 not in sizes or 0 in sizes:
         return usual
-    given = [(_now(q, operand.shape), _now(q, operand.strides)) for operand in operands]
-    known = [(a, b) for a, b in given if a is not None and b is not None]
-    if len(known) < len(given):
-        return usual
-    found = _order(sizes, known, numbers, usual)
+    found = _with_ones(q, shape, operands, numbers, usual).order
     if _suggests(sizes, found) == _suggests(sizes, usual.order):
         return usual
     for size, now in zip(shape, sizes, strict=True):
         if now == 1:
             q.decide(eq(size, 1), "strides of sizes of 1 tell channels-last tensors")
     return Dense(found)
+
+
+def _values(q: ShapeQuery, given: Sequence[Operand]) -> tuple[tuple[Symbol, int], ...]:
+    """Sizes as they are in this run, in which strides have been compared; others for those that are
+    below 2."""
+    found = {symbol for each in given for sizes in each for s in sizes for symbol in symbols_of(s)}
+    known = [(symbol, q.facts.hint(of_atom(symbol))) for symbol in sorted(found, key=str)]
+    return tuple((s, n if n and n > 1 else 5 + 2 * place) for place, (s, n) in enumerate(known))
+
+
+@lru_cache(maxsize=4096)
+def _decisive(
+    values: tuple[tuple[Symbol, int], ...],
+    shape: tuple[Size, ...],
+    given: tuple[Operand, ...],
+    numbers: bool,
+    usual: Dense,
+) -> tuple[Size, ...]:
+    """Sizes of which it matters whether they are 1."""
+    sizes = list(dict.fromkeys(size for size in shape if _may_be_one(size)))
+    some = dict(values)
+    decisive: list[Size] = []
+    for ones in (*((size,) for size in sizes), *combinations(sizes, 2)):
+        if any(size in decisive for size in ones):
+            continue
+        then = {**some, **{symbol: 1 for size in ones for symbol in symbols_of(size)}}
+        now = _evaluated(then, shape)
+        operands = [(_evaluated(then, a), _evaluated(then, b)) for a, b in given]
+        if _differ(now, _order(now, operands, numbers, usual), usual.order):
+            decisive.append(ones[0])
+    return tuple(decisive)
+
+
+def _may_be_one(size: Size) -> bool:
+    (symbol, *others) = symbols_of(size) or (None,)
+    if symbol is None or others or size != of_atom(symbol):
+        return False
+    lower = symbol.declared.lower
+    return lower is None or lower <= 1
+
+
+def _evaluated(values: Mapping[Symbol, int], sizes: Sequence[Size]) -> Numbers:
+    return tuple(evaluate(size, values) for size in sizes)
+
+
+def _differ(sizes: Numbers, order: Numbers, usual: Numbers) -> bool:
+    """Whether the dimensions above 1 are in another order, or torch would see other formats."""
+    one, other = ([dim for dim in each if sizes[dim] != 1] for each in (order, usual))
+    if one != other:
+        return True
+    return len(sizes) in (4, 5) and _suggests(sizes, order) != _suggests(sizes, usual)
+
+
+def _with_ones(
+    q: ShapeQuery, shape: tuple[Size, ...], operands: Sequence[Meta], numbers: bool, usual: Dense
+) -> Dense:
+    """The layout in this run, which has sizes of 1."""
+    sizes = _now(q, shape)
+    given = [(_now(q, operand.shape), _now(q, operand.strides)) for operand in operands]
+    known = [(a, b) for a, b in given if a is not None and b is not None]
+    if sizes is None or len(known) < len(given):
+        return usual
+    return Dense(_order(sizes, known, numbers, usual))
 
 
 def _now(q: ShapeQuery, sizes: Sequence[Size]) -> Numbers | None:

@@ -128,8 +128,10 @@ def _code(launch: Launch, target: GpuTarget) -> _KernelCode:
                 f"{each.rule.name} {key} {counts}",
                 partial(module_text, each, counts, given),
                 target,
+                # Nearly all tensors have fewer elements than it is for.
+                is_rare=place > 0 and functions[place - 1].rule.index_bits == 32,
             )
-            for each in functions
+            for place, each in enumerate(functions)
         )
     except NoSuchFunction as error:
         raise Unlowerable(f"no code for GPUs: {error}") from None

@@ -209,13 +209,30 @@ declare i32 @aoti_torch_get_dtype(ptr, ptr)
 declare i32 @aoti_torch_copy_(ptr, ptr, i32)
 """
 
-#: A handle to memory of ours.
+#: A handle to memory of ours. What has no elements may be anywhere, even where no memory is, and is
+#: given none: of GPUs' memory torch asks whose it is.
 _AREA: Final = """
 define i32 @anyshape_host_area(
     ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
+entry:
   %strides = getelementptr i64, ptr %dims, i64 %rank
+  br label %look
+look:
+  %k = phi i64 [0, %entry], [%next, %some]
+  %more = icmp ult i64 %k, %rank
+  br i1 %more, label %size, label %make
+size:
+  %place = getelementptr i64, ptr %dims, i64 %k
+  %size.k = load i64, ptr %place
+  %next = add i64 %k, 1
+  %none = icmp eq i64 %size.k, 0
+  br i1 %none, label %make, label %some
+some:
+  br label %look
+make:
+  %start = phi ptr [%data, %look], [null, %size]
   %failed = call i32 @aoti_torch_create_tensor_from_blob_v2(
-      ptr %data, i64 %rank, ptr %dims, ptr %strides, i64 0, i32 %dtype, i32 $device_type,
+      ptr %start, i64 %rank, ptr %dims, ptr %strides, i64 0, i32 %dtype, i32 $device_type,
       i32 $device_index, ptr %slot, i32 0, ptr null, i64 0)
   %bad = icmp ne i32 %failed, 0
   br i1 %bad, label %fail, label %done

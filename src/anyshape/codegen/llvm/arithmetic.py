@@ -40,7 +40,7 @@ class OperationCall:
         return constant(value, self.dtype, self.lanes)
 
     def choose(self, condition: str, yes: str, no: str) -> str:
-        return self.e.let(f"select {self.truth} {condition}, {self.type} {yes}, {self.type} {no}")
+        return self.e.select(self.truth, condition, self.type, yes, no)
 
     def both(self, a: str, b: str, name: str = "and") -> str:
         return self.e.let(f"{name} {self.truth} {a}, {b}")

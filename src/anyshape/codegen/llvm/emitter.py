@@ -127,6 +127,8 @@ class Emitter(FunctionBody):
         self.aligns_private = True
         #: whether the memory itself adds what several rounds add to one element
         self.is_atomic = False
+        #: of sizes
+        self.index_bits = 64
 
     @property
     def mask(self) -> str | None:
@@ -161,6 +163,15 @@ class Emitter(FunctionBody):
         return self.let(
             f"shufflevector {wide} {first}, {wide} poison, <{self.lanes} x i32> zeroinitializer"
         )
+
+    def select(self, truth: str, condition: str, type_: str, yes: str, no: str) -> str:
+        """`truth`: the type of the condition, one or a vector."""
+        if type_ != "<4 x i8>" or self.machine.selects_bytes:
+            return self.let(f"select {truth} {condition}, {type_} {yes}, {type_} {no}")
+        wider = "<4 x i16>"
+        yes, no = (self.let(f"zext {type_} {each} to {wider}") for each in (yes, no))
+        chosen = self.let(f"select {truth} {condition}, {wider} {yes}, {wider} {no}")
+        return self.let(f"trunc {wider} {chosen} to {type_}")
 
     def slot(self, type_: str, count: int = 1) -> str:
         """Memory on the stack, for the whole call."""
@@ -264,7 +275,10 @@ class Emitter(FunctionBody):
     def _size(self, symbol: Symbol) -> str:
         number = int(symbol.name.removeprefix("n"))
         place = self.let(f"getelementptr i64, ptr %sizes, i64 {number}")
-        return self.let(f"load i64, ptr {place}, align 8, !invariant.load !0")
+        if self.index_bits == 64:
+            return self.let(f"load i64, ptr {place}, align 8, !invariant.load !0")
+        low = self.let(f"load i32, ptr {place}, align 8, !invariant.load !0")
+        return self.let(f"zext i32 {low} to i64")
 
     # -- values --------------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ def _loaded(e: Emitter, scalar: Scalar) -> IrValue:
     if mask is not None and other is not None:
         type_ = e.type_of(dtype, True)
         truth = e.type_of("b1", mask.wide)
-        text = e.let(f"select {truth} {mask.text}, {type_} {text}, {type_} {e.widen(other)}")
+        text = e.select(truth, mask.text, type_, text, e.widen(other))
     return IrValue(text, dtype, True)
 
 
@@ -268,11 +268,11 @@ def _store_vector(e: Emitter, place: str, value: IrValue, mode: str, mask: IrVal
         before = from_memory(e, _load_vector(e, place, dtype, None), dtype, e.lanes)
     if mode != "set" and before is not None:
         text = _combined(e, mode, before, text, dtype, e.lanes)
-    if width not in e.machine.masked and mask is not None and before is not None:
+    if width not in e.machine.masked and allowed is not None and before is not None:
         # Written back as it was where the mask says no.
         type_ = e.type_of(dtype, True)
         truth = e.type_of("b1", True)
-        text = e.let(f"select {truth} {allowed}, {type_} {text}, {type_} {before}")
+        text = e.select(truth, allowed, type_, text, before)
         allowed = None
     raw = to_memory(e, text, dtype, e.lanes)
     active = _and(e, e.mask, allowed)

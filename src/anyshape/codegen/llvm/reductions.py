@@ -110,7 +110,7 @@ class Folding:
         if e.mask is not None and lanes:
             type_ = self.first_types(lanes)[0]
             nothing = self.first_start(lanes)[0]
-            value = e.let(f"select <{lanes} x i1> {e.mask}, {type_} {value}, {type_} {nothing}")
+            value = e.select(vector("i1", lanes), e.mask, type_, value, nothing)
         # The new value comes first: NaN is looked for in it alone.
         return [operate(e, self.fold, dtype, lanes, value, states[0])]
 
@@ -177,8 +177,7 @@ def _choose(
     e: Emitter, condition: str, truth: str, types: list[str], yes: States, no: States
 ) -> States:
     return [
-        e.let(f"select {truth} {condition}, {type_} {a}, {type_} {b}")
-        for type_, a, b in zip(types, yes, no, strict=True)
+        e.select(truth, condition, type_, a, b) for type_, a, b in zip(types, yes, no, strict=True)
     ]
 
 

@@ -71,7 +71,7 @@ def _where(e: Emitter, scalar: Scalar, values: list[IrValue], wide: bool) -> str
     type_ = e.type_of(scalar.dtype, wide)
     a, b = (e.widen(value) if wide else value.text for value in (yes, no))
     truth = e.type_of("b1", condition.wide)
-    return e.let(f"select {truth} {condition.text}, {type_} {a}, {type_} {b}")
+    return e.select(truth, condition.text, type_, a, b)
 
 
 def _function(e: Emitter, scalar: Scalar, texts: tuple[str, ...], wide: bool) -> str:

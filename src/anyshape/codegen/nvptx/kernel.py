@@ -107,8 +107,7 @@ def _points(e: Emitter) -> None:
         row = variable
         unit = variable
         if column is not None and axes:
-            row = e.let(f"udiv i64 {variable}, {units}")
-            unit = e.let(f"sub i64 {variable}, {e.let(f'mul i64 {row}, {units}')}")
+            row, unit = _divided(e, variable, units)
         _set_digits(e, axes, extents, row)
         if column is None:
             _stages(e)
@@ -133,12 +132,23 @@ def _set_digits(e: Emitter, axes: tuple[Axis, ...], extents: list[str], row: str
     """The coordinates of a point, which count like digits."""
     level = len(e.levels) - 1
     for axis, extent in reversed(list(zip(axes, extents, strict=True))[1:]):
-        rest = e.let(f"udiv i64 {row}, {extent}")
-        digit = e.let(f"sub i64 {row}, {e.let(f'mul i64 {rest}, {extent}')}")
+        rest, digit = _divided(e, row, extent)
         e.loops[axis.symbol] = Loop(level, digit, axis.extent)
         row = rest
     if axes:
         e.loops[axes[0].symbol] = Loop(level, row, axes[0].extent)
+
+
+def _divided(e: Emitter, a: str, b: str) -> tuple[str, str]:
+    """The quotient of two numbers that are not negative, and what is left."""
+    bits = e.index_bits
+    if bits < 64:
+        a, b = (e.let(f"trunc i64 {each} to i{bits}") for each in (a, b))
+    quotient = e.let(f"udiv i{bits} {a}, {b}")
+    rest = e.let(f"sub i{bits} {a}, {e.let(f'mul i{bits} {quotient}, {b}')}")
+    if bits < 64:
+        quotient, rest = (e.let(f"zext i{bits} {each} to i64") for each in (quotient, rest))
+    return quotient, rest
 
 
 def _vector(e: Emitter, column: Axis, unit: str) -> None:
@@ -173,8 +183,7 @@ def _show_points(e: Emitter, flat: Flattened, start: str) -> None:
     a vector but for one lane: at most one row ends in it, and the next one does not."""
     width = narrow_size(e, flat.width)
     wide, truth = f"<{e.lanes} x i64>", f"<{e.lanes} x i1>"
-    above = e.let(f"udiv i64 {start}, {width}")
-    beside = e.let(f"sub i64 {start}, {e.let(f'mul i64 {above}, {width}')}")
+    above, beside = _divided(e, start, width)
     rests = e.let(f"add {wide} {e.splat('i64', beside)}, {lane_numbers(e.lanes)}")
     widths = e.splat("i64", width)
     over = e.let(f"icmp uge {wide} {rests}, {widths}")
@@ -268,8 +277,7 @@ def _strips(e: Emitter, gpu: GpuPlan) -> None:
     total = e.let(f"mul i64 {points}, {strips}")
 
     def body(number: str, _: list[str]) -> list[str]:
-        row = e.let(f"udiv i64 {number}, {strips}")
-        strip = e.let(f"sub i64 {number}, {e.let(f'mul i64 {row}, {strips}')}")
+        row, strip = _divided(e, number, strips)
         unit = e.let(f"add i64 {e.let(f'mul i64 {strip}, %ntid.64')}, %tid.64")
         e.do(f"%active = icmp slt i64 {unit}, {units}")
         e.do(f"%leads = and i1 %active, {leads}")

@@ -67,10 +67,16 @@ def launch_function(
             sizes.of(size)
     with lines.only_if(sizes.trouble()):
         lines.do("ret i32 3")
-    for position, rule in enumerate(rules):
-        handle = len(TABLE) + 2 * (first + position)
+    # Behind a function for 32 bits is the same one for 64.
+    before = (64, *(rule.index_bits for rule in rules))
+    chosen = [each for each, bits in zip(enumerate(rules), before, strict=False) if bits == 64]
+    for position, rule in chosen:
+        handle = str(len(TABLE) + 2 * (first + position))
+        if rule.index_bits == 32:
+            behind = lines.let(f"select i1 {_is_near(lines, rule, counts, sizes)}, i64 0, i64 2")
+            handle = lines.let(f"add i64 {handle}, {behind}")
         call = _call(rule, sizes, f"ptr @{TABLE_NAME}, i64 {handle}, ptr {arguments}, ptr {own}")
-        if position == len(rules) - 1:
+        if rule is chosen[-1][1]:
             lines.do(f"ret i32 {lines.let(call)}")
             break
         with lines.only_if(_fits(lines, rule, sizes), "fits"):
@@ -106,7 +112,21 @@ def _points(rule: LaunchRule) -> Size:
 def _sizes(rule: LaunchRule) -> list[Size]:
     vectors = ceildiv(rule.length, rule.lanes)
     sizes = [_points(rule), vectors, rule.depth, rule.private, rule.length]
-    return [*sizes, *rule.multiples, *rule.at_least]
+    far = [_elements(rule)] if rule.index_bits == 32 else []
+    return [*sizes, *rule.multiples, *rule.at_least, *far]
+
+
+def _elements(rule: LaunchRule) -> Size:
+    """More than there are: the last vector may be a part of one."""
+    return rule.points * (rule.length + rule.lanes)
+
+
+def _is_near(lines: FunctionBody, rule: LaunchRule, counts: Counts, sizes: Sizes) -> str:
+    """Whether all sizes and the coordinates of all elements have 31 bits."""
+    words = [lines.element("%sizes", number) for number in range(counts[1])]
+    values = [sizes.of(_elements(rule)), *(lines.let(f"load i64, ptr {word}") for word in words)]
+    every = reduce(lambda a, b: lines.let(f"or i64 {a}, {b}"), values)
+    return lines.let(f"icmp ult i64 {every}, {1 << 31}")
 
 
 def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:

@@ -23,7 +23,7 @@ from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.operations import OF_THE_C_LIBRARY
-from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, ceildiv, maximum, product
 
 #: How many buffers, sizes and numbers a kernel has.
@@ -86,6 +86,8 @@ class LaunchRule:
     #: by the number of the buffer
     aligned: tuple[tuple[int, int], ...]
     serial: bool
+    #: of sizes and coordinates; a function for 32 bits stands before the same one for 64
+    index_bits: int
     #: what it says if the check of this number fails
     checks: tuple[str, ...]
 
@@ -104,9 +106,12 @@ class KernelFunction(NamedTuple):
 
 def functions_of(name: str, kernel: Kernel) -> tuple[KernelFunction, ...]:
     """The functions of a kernel: the first one that fits is run."""
-    return tuple(
-        KernelFunction(gpu, _rule(f"{name}_{_kind(gpu)}", gpu)) for gpu in gpu_plans(kernel)
+    plans = (
+        replace(gpu, index_bits=bits)
+        for gpu in gpu_plans(kernel)
+        for bits in ((32, 64) if gpu.divides else (64,))
     )
+    return tuple(KernelFunction(gpu, _rule(f"{name}_{_kind(gpu)}", gpu)) for gpu in plans)
 
 
 def module_text(function: KernelFunction, counts: Counts, target: Target) -> str:
@@ -115,6 +120,7 @@ def module_text(function: KernelFunction, counts: Counts, target: Target) -> str
     e = Emitter(gpu.plan, Machine.of(target), compute)
     e.is_aligned = gpu.is_aligned
     e.is_atomic = gpu.atomic
+    e.index_bits = gpu.index_bits
     text = kernel_function(e, gpu, rule.name, counts)
     missing = sorted(f"{name} of {of}" for name, of, _ in e.functions if _is_missing(name, of))
     if missing:
@@ -137,7 +143,8 @@ def _kind(gpu: GpuPlan) -> str:
     """What a function is called behind the kernel's name."""
     access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
     held = f"x{gpu.each}" if gpu.each else ""
-    return f"{access}{gpu.lanes}{held}{'_flat' if gpu.plan.flat is not None else ''}"
+    flat = "_flat" if gpu.plan.flat is not None else ""
+    return f"{access}{gpu.lanes}{held}{flat}{'_i32' if gpu.index_bits == 32 else ''}"
 
 
 def _metadata(rule: LaunchRule) -> str:
@@ -194,5 +201,6 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         at_least=gpu.at_least,
         aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
         serial=gpu.serial,
+        index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
     )

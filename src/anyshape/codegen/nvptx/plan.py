@@ -10,7 +10,8 @@ of them has.
 
 Strips and rows may be shared by several blocks. All but points come twice: the wide code moves 16
 bytes at a time and is for tensors whose rows begin at such addresses; the narrow one takes single
-elements and is for all the others.
+elements and is for all the others. Columns and points of several axes come twice again: coordinates
+have 32 bits where all sizes and the number of elements do, since a GPU divides those faster.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class GpuPlan:
     tiled: bool = False
     #: vectors of a row that each thread has in registers; 0: it loops over the row
     each: int = 0
+    #: of sizes and coordinates
+    index_bits: int = 64
 
     @property
     def part_bytes(self) -> int:
@@ -76,6 +79,13 @@ class GpuPlan:
     @property
     def lanes(self) -> int:
         return self.plan.lanes
+
+    @property
+    def divides(self) -> bool:
+        """Whether threads find their coordinates by division."""
+        if self.form not in ("columns", "points") or self.serial:
+            return False
+        return len(self.plan.kernel.axes) > 1 or self.plan.flat is not None
 
     @property
     def is_aligned(self) -> bool:

@@ -63,7 +63,7 @@ def gpu_target(device: int) -> GpuTarget:
 class Module:
     """The code of a module on every GPU that has asked for it."""
 
-    def __init__(self, cubin: Future[bytes]) -> None:
+    def __init__(self, cubin: Callable[[], Future[bytes]]) -> None:
         self._cubin = cubin
         self._loaded: dict[int, int] = {}
         self._functions: dict[tuple[int, str], int] = {}
@@ -76,26 +76,35 @@ class Module:
             found = self._functions.get((device, name))
             if found is None:
                 if device not in self._loaded:
-                    self._loaded[device] = driver().load(self._cubin.result())
+                    self._loaded[device] = driver().load(self._cubin().result())
                 module = self._loaded[device]
                 found = driver().function(module, name, shared)
                 self._functions[device, name] = found
             return found
 
 
-def module_of(key: str, text: Callable[[], str], target: GpuTarget) -> Module:
+def module_of(
+    key: str, text: Callable[[], str], target: GpuTarget, is_rare: bool = False
+) -> Module:
     """The code of a module by all that its text depends on; the text is asked for if it has to be
-    made, which threads do. To be called with a device's context."""
-    cache, shelf = disk_cache(), open_bundle()
+    made, which threads do: of what is rare, when a function is asked for. To be called with a
+    device's context."""
+    shelf = open_bundle()
     parts = ("cuda", key, repr(target), str(driver().version()))
     name = key_of(*parts, source_hash(*_SOURCES))
-    cubin = cache.read(name)
+
+    def found() -> Future[bytes]:
+        cubin = disk_cache().read(name)
+        return _begun(text(), target, name) if cubin is None else _done(cubin)
+
     if shelf is None:
-        return Module(_begun(text(), target, name) if cubin is None else _done(cubin))
+        future = None if is_rare else found()
+        return Module(found if future is None else lambda: future)
     on_shelf = key_of(*parts, contents_hash(*_SOURCES))
-    cubin = cubin or shelf.given.get(on_shelf) or _begun(text(), target, name).result()
-    shelf.used[on_shelf] = cubin
-    return Module(_done(cubin))
+    given = shelf.given.get(on_shelf)
+    made = found() if given is None else _done(given)
+    shelf.used[on_shelf] = made.result()
+    return Module(lambda: made)
 
 
 def _done(cubin: bytes) -> Future[bytes]:

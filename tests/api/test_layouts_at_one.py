@@ -1,0 +1,74 @@
+"""Results have eager's strides where sizes are 1, at which torch sorts dimensions by strides that no
+element has; compiled where none is."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+
+Program = Callable[[Tensor, Tensor], Tensor]
+
+#: Unary operators and `cat` read formats of tensors of four dimensions.
+PROGRAMS: dict[str, Program] = {
+    "sum": lambda a, b: a + b,
+    "the other way": lambda a, b: b * 2 + a,
+    "joined": lambda a, b: torch.cat([-a, (a + b).abs()], 0),
+    "three": lambda a, b: torch.where(a > 0, b, a.flip(0)),
+}
+
+
+def _laid_out(shape: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
+    """Dense, its dimensions in this order from the outermost in."""
+    places = [order.index(dim) for dim in range(len(order))]
+    return torch.randn([shape[dim] for dim in order]).permute(places)
+
+
+def _cases(rank: int) -> list[tuple[str, tuple[int, ...], tuple[bool, ...]]]:
+    orders = itertools.permutations(range(rank))
+    stretched = itertools.product((False, True), repeat=rank)
+    return list(itertools.product(PROGRAMS, orders, stretched))
+
+
+def _check(program: Program, order: tuple[int, ...], stretched: tuple[bool, ...]) -> None:
+    compiled = anyshape.compile(program, dynamic=True)
+    rank = len(order)
+    generic = (4, 3, 6, 5)[:rank]
+    for ones in itertools.product((False, True), repeat=rank):
+        shape = tuple(1 if one else size for one, size in zip(ones, generic, strict=True))
+        a = _laid_out(shape, order)
+        b = torch.randn([1 if s else size for s, size in zip(stretched, shape, strict=True)])
+        want, got = program(a, b), compiled(a, b)
+        assert torch.equal(want, got)
+        pairs = zip(want.shape, want.stride(), got.stride(), strict=True)
+        assert all(x == y for size, x, y in pairs if size > 1), (shape, want.stride(), got.stride())
+
+
+@pytest.mark.parametrize("case", random.Random(0).sample([*_cases(3), *_cases(4)], 40), ids=str)
+def test_strides(case: tuple[str, tuple[int, ...], tuple[bool, ...]]) -> None:
+    name, order, stretched = case
+    _check(PROGRAMS[name], order, stretched)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_strides_of_three_dimensions(name: str, order: tuple[int, ...]) -> None:
+    for stretched in itertools.product((False, True), repeat=3):
+        _check(PROGRAMS[name], order, stretched)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))), ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_strides_of_four_dimensions(name: str, order: tuple[int, ...]) -> None:
+    for stretched in random.Random(str(order)).sample(
+        list(itertools.product((False, True), repeat=4)), 4
+    ):
+        _check(PROGRAMS[name], order, stretched)
