@@ -168,13 +168,25 @@ def test_floats_of_eight_bits(name: str) -> None:
     """Bit by bit."""
     function, backend = FLOAT8[name], Backend()
     compiled = anyshape.compile(function, dynamic=True, backend=backend)
-    for shape in ((3, 12), (17, 64), (1, 1), (80, 67), (2, 1000)):
+    for shape in ((80, 67), (3, 12), (17, 64), (1, 1), (2, 1000)):
         x = torch.randn(shape) * 3
         got, want = compiled(x), function(x)
         assert got.dtype == want.dtype
         assert torch.equal(got.view(torch.uint8), want.view(torch.uint8))
     assert not backend.called
     assert backend.launches
+
+
+def test_what_no_elements_were_tried_with_is_left_to_torch() -> None:
+    """It may have the operator for none of them."""
+    backend = Backend()
+    compiled = anyshape.compile(
+        lambda x: (x.float() + 1, x.roll(1, 0)), dynamic=True, backend=backend
+    )
+    for rows in (0, 3):
+        x = torch.ones(rows, 4).to(torch.float8_e5m2)
+        assert torch.equal(compiled(x)[1].float(), x.roll(1, 0).float())
+    assert "roll" in backend.called
 
 
 @pytest.mark.parametrize(

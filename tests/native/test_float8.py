@@ -296,6 +296,26 @@ def test_elements_are_moved_as_they_are(dtype: torch.dtype, name: str) -> None:
     assert "no native code for torch.float8" not in str(compiled.explain())
 
 
+@each_dtype
+def test_transposed_copies_in_tiles(dtype: torch.dtype) -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        return x.t().clone(memory_format=torch.contiguous_format)
+
+    compiled = native(f)
+    for shape in ((100, 130), (65, 64), (3, 700), (1, 1), (0, 5)):
+        x = codes(dtype).repeat(500)[: shape[0] * shape[1]].view(shape)
+        require_same(compiled(x), f(x))
+
+
+def test_dtypes_are_told_apart() -> None:
+    compiled = anyshape.compile(lambda x: x.float() * 2, dynamic=True)
+    for _ in range(2):
+        for dtype in (*FLOAT8, torch.float8_e8m0fnu, torch.uint8):
+            x = codes(dtype)
+            require_same(compiled(x), x.float() * 2, which_nan=False)
+    assert compiled.stats().graphs == 6
+
+
 # -- what eager code refuses -----------------------------------------------------------------------
 
 REFUSED: Final[dict[str, Callable[[torch.Tensor], object]]] = {
