@@ -177,18 +177,6 @@ def test_floats_of_eight_bits(name: str) -> None:
     assert backend.launches
 
 
-def test_what_no_elements_were_tried_with_is_left_to_torch() -> None:
-    """It may have the operator for none of them."""
-    backend = Backend()
-    compiled = anyshape.compile(
-        lambda x: (x.float() + 1, x.roll(1, 0)), dynamic=True, backend=backend
-    )
-    for rows in (0, 3):
-        x = torch.ones(rows, 4).to(torch.float8_e5m2)
-        assert torch.equal(compiled(x)[1].float(), x.roll(1, 0).float())
-    assert "roll" in backend.called
-
-
 @pytest.mark.parametrize(
     ("function", "shape"),
     [

@@ -195,14 +195,14 @@ class Lowering(Settling):
 
     def _require_moves(self, op: Op, handles: Sequence[TensorView]) -> None:
         """Of dtypes that torch only stores, elements are moved and cast: it may have nothing else,
-        and must not be outdone. Of tensors without elements it does not say what it has: on a GPU,
-        where that is not known of all operators, the run at hand has to have had some."""
+        and must not be outdone. What it has depends on version and device; it has what the run at
+        hand did, unless there were no elements, of which it asks nothing."""
         metas = [meta for meta in leaves(self.result) if isinstance(meta, Meta)]
         metas += [handle.meta for handle in handles]
         for dtype in {meta.dtype for meta in metas} & FLOAT8_DTYPES:
             if op.name not in MOVES or not is_as_on_processors(dtype, self.device.type):
                 raise NotLowered(f"no native code for {dtype}")
-            if self.on_gpu and not all(self.facts.hint(meta.numel) for meta in metas):
+            if not all(self.facts.hint(meta.numel) for meta in metas):
                 raise NotLowered(f"{dtype} without elements, of which torch asks nothing")
 
     def _not_an_argument(self, made: object, values: object) -> Any:

@@ -2,11 +2,11 @@
 
     s eeee mmm      f8e4m3fn: bias 7      s eeeee mm      f8e5m2: bias 15
 
-By integers, since processors and most GPUs have no such instructions, and those that there are
-saturate: torch gives NaN, or an infinity where the format has one, for what is too large. Numbers
-that are not normal are rounded by an addition whose last bit is theirs, and made by a subtraction;
-neither has an operand or a result that matters and is not normal in f32, so that it makes no
-difference whether these are flushed.
+By integers: processors have no instructions for it, and those of newer GPUs saturate. Here what is
+too large is NaN, or an infinity where the format has one; versions of torch that saturate are
+followed by `ops/lowering/float8.py`. Numbers that are not normal are rounded by an addition whose
+last bit is theirs, and made by a subtraction; neither has an operand or a result that matters and
+is not normal in f32, so that it makes no difference whether these are flushed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Float8Format:
 
     mantissa_bits: int
     bias: int
-    #: the bits of the first f32 that is as large as all that cannot be rounded: 480, 65536 or 256
+    #: the bits of an f32 from which on nothing is left to round: 480, 65536 or 256
     limit: int
     #: the code of what is as large or larger
     beyond: int

@@ -6,6 +6,7 @@ largest number of the dtype. It is tried once.
 
 from __future__ import annotations
 
+import math
 from functools import cache
 from typing import Final
 
@@ -25,7 +26,7 @@ def saturates(dtype: torch.dtype, device: str) -> bool | None:
     """Whether numbers beyond the largest one become that one, on such devices; None if that is so
     for some of them only."""
     largest = torch.finfo(dtype).max
-    numbers = torch.tensor([2 * largest, 1e30, float("inf")], device=device)
+    numbers = torch.tensor([2 * largest, 1e30, math.inf], dtype=torch.float32, device=device)
     codes = torch.cat([numbers, -numbers]).to(dtype)
     found = codes.float().abs().tolist()
     if all(each == largest for each in found):
