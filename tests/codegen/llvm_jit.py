@@ -14,6 +14,7 @@ import pytest
 
 from anyshape.codegen.llvm.module import scratch_bytes
 from anyshape.codegen.target import Target
+from anyshape.loops.expr import FLOAT8
 from anyshape.loops.kernels import Kernel
 from anyshape.runtime.loader.build import Source, build, load
 from anyshape.runtime.loader.engine import llvm
@@ -34,6 +35,7 @@ NUMPY: dict[str, Any] = {
     "i64": np.int64,
     "u8": np.uint8,
     "b1": np.bool_,
+    **dict.fromkeys(FLOAT8, np.uint8),
 }
 
 AVX2 = Target("x86_64-unknown-linux-gnu", "haswell", "")

@@ -25,7 +25,7 @@ from anyshape.loops.expr import (
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.symbolic import Size, as_symbol, evaluate, product, symbol
 from tests.codegen.llvm_jit import NUMPY
-from tests.loops.operations import OPERATIONS
+from tests.loops.operations import OPERATIONS, kind_of
 
 DTYPES: tuple[Dtype, ...] = ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b1")
 EXACT = sorted(
@@ -36,6 +36,7 @@ EXACT = sorted(
 )
 NUMBERS: list[Dtype] = ["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8"]
 SUMMED: list[Dtype] = ["f32", "f64", "i32", "i64", "u8"]
+STORED: tuple[Dtype, ...] = ("f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz")
 NOTHING: frozenset[Any] = frozenset()
 
 
@@ -75,6 +76,8 @@ def _fill(rng: Any, dtype: Dtype, count: int, fill: str, values: Any) -> np.ndar
             return data.astype(NUMPY[dtype])
     if dtype == "b1":
         return rng.random(count) < 0.5
+    if dtype in STORED:
+        return rng.integers(0, 256, count).astype(np.uint8)
     low, high = (0, 256) if dtype == "u8" else (-100, 100)
     return rng.integers(low, high, count).astype(NUMPY[dtype])
 
@@ -89,6 +92,8 @@ class Maker:
         self.fill = "any"
         self.rows: list[Scalar] = []
         self.depth = 3
+        #: that casts are from
+        self.dtypes = DTYPES
 
     def axis(self, name: str, extent: Size | None = None) -> Axis:
         if extent is None:
@@ -189,9 +194,8 @@ class Maker:
     def operate(self, name: str, dtype: Dtype, depth: int) -> Scalar | None:
         rule = OPERATIONS[name]
         if name == "cast":
-            other = self.random.choice(DTYPES)
+            other = self.random.choice(self.dtypes)
             return operation("cast", self.scalar(other, depth), dtype=dtype)
-        kind = "float" if dtype in FLOATS else "bool" if dtype == "b1" else "int"
         if name == "where":
             return operation(
                 "where",
@@ -203,13 +207,13 @@ class Maker:
         if rule.gives_bool:
             if dtype != "b1":
                 return None
-            sources: list[Dtype] = [d for d in DTYPES if _kind(d) in rule.takes]
+            sources: list[Dtype] = [d for d in DTYPES if kind_of(d) in rule.takes]
             source = self.random.choice(sources)
             args = [self.scalar(source, depth) for _ in range(rule.arity)]
             if name == "signbit":
                 args = [_no_nan(args[0])]
             return operation(name, *args, dtype="b1")
-        if kind not in rule.takes:
+        if kind_of(dtype) not in rule.takes:
             return None
         args = [self.scalar(dtype, depth) for _ in range(rule.arity)]
         if name == "copysign":
@@ -227,16 +231,13 @@ def _no_nan(scalar: Scalar) -> Scalar:
     return operation("where", is_nan, constant(1, scalar.dtype), scalar, dtype=scalar.dtype)
 
 
-def _kind(dtype: Dtype) -> str:
-    return "float" if dtype in FLOATS else "bool" if dtype == "b1" else "int"
-
-
-def pointwise(seed: int) -> Made:
+def pointwise(seed: int, dtypes: tuple[Dtype, ...] = DTYPES) -> Made:
     maker = Maker(seed)
+    maker.dtypes = dtypes
     maker.axes = [maker.axis(f"i{i}") for i in range(maker.random.randint(1, 3))]
     stores: list[Store] = []
     for _ in range(maker.random.randint(1, 2)):
-        dtype = maker.random.choice(DTYPES)
+        dtype = maker.random.choice(dtypes)
         value = maker.scalar(dtype)
         axes = list(maker.axes)
         if maker.random.random() < 0.2:
@@ -245,10 +246,15 @@ def pointwise(seed: int) -> Made:
         if maker.random.random() < 0.1:
             address, elements = address * 2, elements * 2
         mask = maker.scalar("b1", 1) if maker.random.random() < 0.2 else None
-        mode = "add" if maker.random.random() < 0.2 else "set"
+        mode = "add" if maker.random.random() < 0.2 and dtype not in STORED else "set"
         stores.append(Store(maker.buffer(dtype, elements), address, value, mode, mask))
     stage = Stage((), tuple(stores))
     return _made(maker, tuple(maker.axes), (stage,))
+
+
+def stored(seed: int) -> Made:
+    """With dtypes that are only stored."""
+    return pointwise(seed, (*STORED, "f32", "bf16", "f64", "f16"))
 
 
 def rows(seed: int) -> Made:
@@ -407,6 +413,7 @@ def _made(
 
 MAKERS: dict[str, Callable[[int], Made]] = {
     "pointwise": pointwise,
+    "stored": stored,
     "rows": rows,
     "scans": scans,
     "scans and folds": scans_and_folds,

@@ -151,6 +151,32 @@ def test_transposes(dtype: torch.dtype) -> None:
     assert len(names) == 2, "whole vectors, and single elements"
 
 
+FLOAT8: dict[str, Callable[[Tensor], Any]] = {
+    "by rows": lambda x: (x / (x.abs().amax(-1, keepdim=True) / 448)).to(torch.float8_e4m3fn),
+    "too large": lambda x: (x * 1e3).to(torch.float8_e4m3fn),
+    "there and back": lambda x: x.to(torch.float8_e5m2).float() * 3 + 1,
+    "joined": lambda x: torch.cat([x.to(torch.float8_e5m2), x.to(torch.float8_e5m2)[1:]]),
+    "transposed": lambda x: x.to(torch.float8_e4m3fn).t().clone(memory_format=_DENSE),
+    "halves": lambda x: x.bfloat16().to(torch.float8_e4m3fnuz).to(torch.bfloat16),
+    "filled": lambda x: F.pad(x.to(torch.float8_e5m2fnuz), (1, 2), value=3),
+}
+_DENSE = torch.contiguous_format
+
+
+@pytest.mark.parametrize("name", FLOAT8)
+def test_floats_of_eight_bits(name: str) -> None:
+    """Bit by bit."""
+    function, backend = FLOAT8[name], Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    for shape in ((80, 67), (3, 12), (17, 64), (1, 1), (2, 1000)):
+        x = torch.randn(shape) * 3
+        got, want = compiled(x), function(x)
+        assert got.dtype == want.dtype
+        assert torch.equal(got.view(torch.uint8), want.view(torch.uint8))
+    assert not backend.called
+    assert backend.launches
+
+
 @pytest.mark.parametrize(
     ("function", "shape"),
     [

@@ -7,10 +7,12 @@ import random
 
 import numpy as np
 import pytest
+import torch
 
 from anyshape.codegen.target import Target
-from anyshape.loops.expr import fresh_scope
+from anyshape.loops.expr import FLOAT8, fresh_scope
 from anyshape.loops.text import kernel_text
+from anyshape.runtime.loader.torch_abi import TORCH_DTYPE
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.llvm_jit import compiled, host
 from tests.codegen.random_kernels import MAKERS, Made
@@ -24,6 +26,8 @@ NUMBER = 0.75
 def numbers_of(array: np.ndarray, dtype: str) -> list:
     if dtype == "bf16":
         return (array.astype(np.uint32) << 16).view(np.float32).tolist()
+    if dtype in FLOAT8:
+        return torch.from_numpy(array).view(TORCH_DTYPE[dtype]).float().tolist()
     return array.tolist()
 
 

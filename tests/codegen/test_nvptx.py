@@ -18,7 +18,7 @@ from anyshape.codegen.nvptx.launch import DECLARATIONS, TABLE, failures, launch_
 from anyshape.codegen.nvptx.module import functions_of, module_text, nvptx_target
 from anyshape.codegen.nvptx.plan import GpuPlan, gpu_plans
 from anyshape.codegen.target import Target
-from anyshape.loops.expr import FLOATS, fresh_scope, load, reached
+from anyshape.loops.expr import FLOAT8, FLOATS, Dtype, fresh_scope, load, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.stages import all_roots
 from anyshape.runtime.loader.engine import assembly
@@ -30,6 +30,18 @@ from tests.codegen.test_llvm_kernels import choose_sizes, compare, has_empty_ext
 
 #: Compute capability, and the version of PTX that knows it.
 GPUS = ((7, 5, 63), (8, 0, 70), (8, 6, 71), (8, 9, 78), (9, 0, 78), (10, 0, 86), (12, 0, 87))
+
+CASTS: tuple[tuple[Dtype, Dtype], ...] = (
+    ("f32", "f8e4m3fn"),
+    ("bf16", "f8e5m2"),
+    ("f8e4m3fn", "f32"),
+    ("f8e5m2fnuz", "f8e4m3fnuz"),
+)
+
+
+def cast(source: Dtype, target: Dtype) -> Kernel:
+    return samples.pointwise(samples.op("cast", load("k0", samples.AT, source), dtype=target))
+
 
 SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
     "sin": (samples.pointwise(samples.op("sin", load("k0", samples.AT, "f32"))), (2, 1, 0)),
@@ -47,13 +59,15 @@ SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
     "softmax of columns": (samples.softmax_of_columns(), (2, 2, 0)),
     "running sum": (samples.running_sum(), (2, 2, 0)),
     "running sum of halves": (samples.running_sum("bf16"), (2, 2, 0)),
+    **{f"{source} as {target}": (cast(source, target), (2, 1, 0)) for source, target in CASTS},
 }
 
 
 def casts_floats_to_integers(kernel: Kernel) -> bool:
     """What does not fit becomes what the processor makes of it, and this is another one."""
+    numbers = FLOATS | FLOAT8
     return any(
-        scalar.op == "cast" and scalar.dtype not in FLOATS and scalar.args[0].dtype in FLOATS
+        scalar.op == "cast" and scalar.dtype not in numbers and scalar.args[0].dtype in numbers
         for scalar in reached(all_roots(kernel))
     )
 

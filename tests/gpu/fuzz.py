@@ -18,10 +18,15 @@ import torch
 
 import anyshape
 from tests.gpu.device import DEVICE
-from tests.native.mixed_programs import EXACT, FLOATS
+from tests.native.mixed_programs import EXACT, FLOATS, STORED
 from tests.native.view_programs import VIEWS, Vocabulary, compared, function, inputs, program
 
-WORDS: dict[str, Vocabulary] = {"views": VIEWS, "exact": EXACT, "floats": FLOATS}
+WORDS: dict[str, Vocabulary] = {
+    "views": VIEWS,
+    "exact": EXACT,
+    "floats": FLOATS,
+    "stored": STORED,
+}
 
 
 def runs_everywhere(source: str, kind: str, seed: int, words: Vocabulary) -> bool:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from anyshape.loops.expr import FLOAT8, FLOATS
 from anyshape.loops.operations import FUNCTIONS, OF_TWO
 
-Kind = Literal["float", "int", "any", "bool"]
+Kind = Literal["float", "int", "any", "bool", "stored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,18 @@ OPERATIONS: Final[dict[str, Operation]] = {
         *_rows("eq ne lt le gt ge", 2, "float", "int", "bool", gives_bool=True),
         *_rows("isnan isinf isfinite signbit", 1, "float", gives_bool=True),
         *_rows("copysign", 2, "float"),
-        *_rows("where", 3, "float", "int", "bool"),
-        *_rows("cast", 1, "float", "int", "bool"),
+        *_rows("where", 3, "float", "int", "bool", "stored"),
+        *_rows("cast", 1, "float", "int", "bool", "stored"),
         *_rows(" ".join(FUNCTIONS - OF_TWO), 1, "float"),
         *_rows(" ".join(OF_TWO), 2, "float"),
     ]
 }
+
+
+def kind_of(dtype: str) -> Kind:
+    if dtype in FLOAT8:
+        return "stored"
+    return "float" if dtype in FLOATS else "bool" if dtype == "b1" else "int"
+
 
 FOLDS: Final = frozenset(["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"])

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from anyshape.loops.expr import FLOATS, Axis, Scalar
+from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
 from anyshape.symbolic import Size, Symbol, to_text
 from anyshape.symbolic.expr import symbols_of
-from tests.loops.operations import FOLDS, OPERATIONS
+from tests.loops.operations import FOLDS, OPERATIONS, kind_of
 
 _LEAVES: Final = {"index": "i64", "number": "f64", "constant": None, "row": None, "load": None}
 _SCANS: Final = FOLDS - {"argmax", "argmin"}
@@ -172,7 +172,7 @@ def _operation(scalar: Scalar) -> Iterator[str]:
         dtypes = dtypes[1:]
     if len(set(dtypes)) != 1:
         yield f"{scalar.op} takes arguments of one dtype, not {', '.join(dtypes)}"
-    elif _kind(dtypes[0]) not in rule.takes:
+    elif kind_of(dtypes[0]) not in rule.takes:
         yield f"{scalar.op} does not take {dtypes[0]}"
     result = scalar.dtype if scalar.op == "cast" else "b1" if rule.gives_bool else dtypes[0]
     if scalar.dtype != result:
@@ -182,6 +182,8 @@ def _operation(scalar: Scalar) -> Iterator[str]:
 def _fold(fold: Fold) -> Iterator[str]:
     if fold.fold not in FOLDS:
         yield f"`{fold.fold}` is no fold"
+    if kind_of(fold.value.dtype) == "stored":
+        yield f"{fold.fold} does not take {fold.value.dtype}"
     wanted = "i64" if fold.fold.startswith("arg") else fold.value.dtype
     if fold.dtype != wanted:
         yield f"{fold.fold} of {fold.value.dtype} is of {wanted}, not {fold.dtype}"
@@ -194,10 +196,6 @@ def _repeated(axes: tuple[Axis, ...]) -> Iterator[str]:
     for symbol in names:
         if names.count(symbol) > 1:
             yield f"two loops run over {symbol.name}"
-
-
-def _kind(dtype: str) -> str:
-    return "float" if dtype in FLOATS else "bool" if dtype == "b1" else "int"
 
 
 def _is_size(symbol: Symbol) -> bool:

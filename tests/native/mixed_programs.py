@@ -88,6 +88,32 @@ EXACT: Final = Vocabulary(
     0,
 )
 
+_FLOAT8: Final = {
+    "e4m3fn": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "e4m3fnuz": torch.float8_e4m3fnuz,
+    "e5m2fnuz": torch.float8_e5m2fnuz,
+}
+
+#: The same with dtypes that are only stored: most words are refused for them, and fall away.
+STORED: Final = EXACT._replace(
+    inputs={
+        f"{name} {layout}": _of(dtype, layout)
+        for name, dtype in (*_FLOAT8.items(), ("f32", torch.float32), ("bf16", torch.bfloat16))
+        for layout in ("contiguous", "transposed")
+    },
+    makes=(
+        *EXACT.makes,
+        *(f"{{a}}.{how}({dtype})" for dtype in _FLOAT8.values() for how in ("to", "type")),
+        *(f"({{a}}.float() * 3.7).to({dtype}).t()" for dtype in _FLOAT8.values()),
+        *(f"({{a}}.double() / 97).to({dtype})" for dtype in _FLOAT8.values()),
+        *("{a}.float()", "{a}.bfloat16()", "{a}.half()", "{a}.repeat_interleave(2, {d})"),
+        *("torch.where({a}.float() > {b}.float(), {a}, {b})", "torch.full_like({a}, 0.3)"),
+        *("{b}.type_as({a})", "{a}.transpose({d}, {e}).contiguous()", "{a}.tile(2)"),
+    ),
+    writes=(*EXACT.writes, "{a}.copy_({b}.float() * 0.3)", "{a}[1:] = {b}[1:]", "{a}[0] = 0.3"),
+)
+
 _BOUNDED: Final = ("sin", "cos", "tanh", "sigmoid", "atan", "erf")
 
 #: Functions whose results are small, so that errors do not grow.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 import anyshape
-from tests.native.mixed_programs import EXACT, FLOATS
+from tests.native.mixed_programs import EXACT, FLOATS, STORED
 from tests.native.view_programs import Vocabulary, compared, program
 
-WORDS = {"exact": EXACT, "floats": FLOATS}
+WORDS = {"exact": EXACT, "floats": FLOATS, "stored": STORED}
 
 
 def check(seed: int, words: Vocabulary) -> None:

@@ -119,6 +119,8 @@ PROGRAMS: dict[str, tuple[Any, Callable[[int], tuple[Any, ...]]]] = {
     "overlaps": (lambda x, y: (x.add_(1), y * 2), lambda n: (lambda b: (b[:2], b[1:]))(leaf(n))),
     "expanded": (lambda x: x + 1, lambda n: (leaf(1).expand(n, 4),)),
     "complex": (lambda x: x * 2, lambda n: (leaf(n) + 1j,)),
+    "eight bits": (lambda x: x.float() * 2, lambda n: (leaf(n).to(torch.float8_e5m2),)),
+    "to eight bits": (lambda x: (x / 0).to(torch.float8_e4m3fn), lambda n: (leaf(n),)),
     "split views": (lambda x: x * 2, lambda n: (leaf(n).split(1)[0],)),
     "a view of a leaf": (lambda x: x.exp(), lambda n: (leaf(n).requires_grad_()[1:],)),
 }

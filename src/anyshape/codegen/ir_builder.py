@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from anyshape.loops.expr import FLOATS, HALVES, WIDTH
+from anyshape.loops.expr import FLOAT8, FLOATS, HALVES, WIDTH
 
 #: How a dtype looks in registers. f16 and bf16 are computed in f32.
 REGISTER: Final[dict[str, str]] = {
@@ -20,6 +20,7 @@ REGISTER: Final[dict[str, str]] = {
     "bf16": "float",
     "u8": "i8",
     "b1": "i1",
+    **dict.fromkeys(FLOAT8, "i8"),
 }
 UNSIGNED: Final = frozenset({"u8", "b1"})
 MEMORY: Final[dict[str, str]] = {**REGISTER, "f16": "half", "bf16": "i16", "b1": "i8"}

@@ -28,10 +28,11 @@ from anyshape.graph.plan import (
 )
 from anyshape.graph.repeat_elision import Skipping
 from anyshape.ops.bind import OpCall, Unbound, bind_match
+from anyshape.ops.lowering.float8 import FLOAT8_DTYPES, is_as_on_processors
 from anyshape.ops.lowering.values import DTYPES, NotAView, NotLowered, NumberRef, Rearranged, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, SYMBOL, VERSION
-from anyshape.ops.op import NATIVE, VIEWS, VIEWS_OF_EACH, WRITES, Op, OpKind
+from anyshape.ops.op import MOVES, NATIVE, VIEWS, VIEWS_OF_EACH, WRITES, Op, OpKind
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import OpMatch, lookup
 from anyshape.symbolic import Symbol, product
@@ -176,6 +177,7 @@ class Lowering(Settling):
             self.read = handles_in((args, kwargs))[1:]
             if entry.op.name != "setitem":  # which writes to a part only
                 self.check_no_overlap(call.first)
+        self._require_moves(entry.op, handles_in((args, kwargs)))
         if entry.in_place and entry.op.name in WRITES:
             return self._write_into(WRITES[entry.op.name], call)
         row = NATIVE.get(entry.op.name)
@@ -190,6 +192,18 @@ class Lowering(Settling):
             self.write(target, made)
             return target
         return self._bound(made, self.result)
+
+    def _require_moves(self, op: Op, handles: Sequence[TensorView]) -> None:
+        """Of dtypes that torch only stores, elements are moved and cast: it may have nothing else,
+        and must not be outdone. What it has depends on version and device; it has what the run at
+        hand did, unless there were no elements, of which it asks nothing."""
+        metas = [meta for meta in leaves(self.result) if isinstance(meta, Meta)]
+        metas += [handle.meta for handle in handles]
+        for dtype in {meta.dtype for meta in metas} & FLOAT8_DTYPES:
+            if op.name not in MOVES or not is_as_on_processors(dtype, self.device.type):
+                raise NotLowered(f"no native code for {dtype}")
+            if not all(self.facts.hint(meta.numel) for meta in metas):
+                raise NotLowered(f"{dtype} without elements, of which torch asks nothing")
 
     def _not_an_argument(self, made: object, values: object) -> Any:
         """A result is a tensor of its own: a row that hands on an argument means a copy of it."""

@@ -12,13 +12,14 @@ import struct
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import symbols_of
 
-Dtype = Literal["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b1"]
+Float8 = Literal["f8e4m3fn", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"]
+Dtype = Literal["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b1", Float8]
 
 #: says the check of a position
 OUT_OF_RANGE: Final = "an index is out of range"
@@ -35,12 +36,19 @@ _DTYPES: Final[dict[Dtype, tuple[str, int]]] = {
     "i64": ("int64", 8),
     "u8": ("uint8", 1),
     "b1": ("bool", 1),
+    "f8e4m3fn": ("float8_e4m3fn", 1),
+    "f8e5m2": ("float8_e5m2", 1),
+    "f8e4m3fnuz": ("float8_e4m3fnuz", 1),
+    "f8e5m2fnuz": ("float8_e5m2fnuz", 1),
 }
 FULL_NAMES: Final[dict[Dtype, str]] = {name: full for name, (full, _) in _DTYPES.items()}
 WIDTH: Final[dict[str, int]] = {name: width for name, (_, width) in _DTYPES.items()}
 FLOATS: Final = frozenset({"f32", "f64", "f16", "bf16"})
 #: stored in two bytes, computed in f32 and rounded after each operation, as eager does
 HALVES: Final = frozenset({"f16", "bf16"})
+#: only stored: their bits are moved as they are, also in registers, and nothing but `cast` knows
+#: what numbers they mean. (They are none of the floats: eager computes in none of them.)
+FLOAT8: Final[frozenset[str]] = frozenset(get_args(Float8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,6 +141,8 @@ def _make(
 
 
 def constant(value: float | int | bool, dtype: Dtype) -> Scalar:
+    if dtype in FLOAT8:  # as torch makes one of a number
+        return operation("cast", constant(value, "f32"), dtype=dtype)
     if dtype in FLOATS:
         value = float(value)
         # -0.0 and nan are values of their own.

@@ -1,7 +1,8 @@
 """The operations of scalars: what codegen must know, and what lowering may use.
 
 Arguments of an operation have one dtype, that of the result but where it says otherwise. Values of
-f16 and bf16 are computed in f32 and rounded after every operation.
+f16 and bf16 are computed in f32 and rounded after every operation. Those of eight bits are not
+computed with at all: of them there are loads, stores, `where` and `cast`.
 
 - `add sub mul div neg abs sign minimum maximum fmin fmax floor ceil trunc round sqrt copysign`:
   IEEE arithmetic, or arithmetic modulo 2**bits; minimum and maximum hand NaN on, fmin and fmax
@@ -12,7 +13,8 @@ f16 and bf16 are computed in f32 and rounded after every operation.
   sign;
 - `eq ne lt le gt ge isnan isinf isfinite signbit` give bools;
 - `where`: (condition b1, then, else);
-- `cast`, to `dtype`, as torch converts: floats to integers towards zero, to bool `!= 0`;
+- `cast`, to `dtype`, as torch converts: floats to integers towards zero, to bool `!= 0`. What is
+  too large for eight bits is NaN, or an infinity where there is one;
 - the functions below, of floats.
 
 Reductions are `sum prod max min any all argmax argmin`. argmax and argmin give the position (i64,

@@ -153,6 +153,17 @@ def _adding_to(table: Table) -> Callable[..., Callable[[Row], Row]]:
     return named
 
 
+#: operators that torch has for dtypes which it only stores, and whose native code has them, too: it
+#: moves elements, or casts them, and does not compute
+MOVES: Final[set[str]] = set()
+
+
+def moving(*names: str) -> tuple[str, ...]:
+    """The names, of operators that only move elements or cast them."""
+    MOVES.update(names)
+    return names
+
+
 lower: Final = _adding_to(NATIVE)
 lower_view: Final = _adding_to(VIEWS)
 lower_views: Final = _adding_to(VIEWS_OF_EACH)

@@ -11,11 +11,12 @@ import operator
 from collections.abc import Callable
 from typing import Final
 
-from anyshape.loops.expr import FLOATS, Dtype
+from anyshape.loops.expr import FLOAT8, FLOATS, Dtype
 from tests.loops.oracle.rounding import round_to
 
 Number = float | int | bool
 
+_ROUNDED: Final = FLOATS | FLOAT8
 BITS: Final[dict[str, int]] = {"i8": 8, "i16": 16, "i32": 32, "i64": 64, "u8": 8, "b1": 1}
 
 
@@ -31,9 +32,10 @@ def wrap(value: int, dtype: Dtype) -> int | bool:
 def cast(value: Number, source: Dtype, target: Dtype) -> Number:
     if target == "b1":
         return value != 0
-    if target in FLOATS:
-        return round_to(float(value) if source in FLOATS else _float_of(int(value), target), target)
-    if source not in FLOATS:
+    if target in _ROUNDED:
+        whole = source not in _ROUNDED
+        return round_to(_float_of(int(value), target) if whole else float(value), target)
+    if source not in _ROUNDED:
         return wrap(int(value), target)
     # Narrow integers by way of i32, bytes without a sign by way of i64; what does not fit is the
     # lowest, as on x86 (on aarch64 it is the lowest or the highest).

@@ -1,10 +1,12 @@
-"""Conversions between dtypes as torch does them, and the rounding of f16 and bf16."""
+"""Conversions between dtypes as torch does them, and the rounding of f16 and bf16. Those of float8
+are in float8.py."""
 
 from __future__ import annotations
 
 from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, constant, register_bits, vector
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.loops.expr import FLOATS, HALVES, Dtype
+from anyshape.codegen.llvm.float8 import decoded, encoded
+from anyshape.loops.expr import FLOAT8, FLOATS, HALVES, Dtype
 
 
 def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str:
@@ -13,6 +15,10 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
     if source == target:
         return text
     lanes = e.lanes_if(wide)
+    if source in FLOAT8:
+        return cast(e, decoded(e, text, source, lanes), "f32", target, wide)
+    if target in FLOAT8:
+        return encoded(e, cast(e, text, source, "f32", wide), target, lanes)
     have, want = vector(REGISTER[source], lanes), vector(REGISTER[target], lanes)
     if target == "b1":
         test = "fcmp une" if source in FLOATS else "icmp ne"

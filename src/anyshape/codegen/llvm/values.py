@@ -20,7 +20,7 @@ from anyshape.codegen.llvm.casts import cast, round_half
 from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.memory import load
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
-from anyshape.loops.expr import FLOATS, HALVES, Scalar
+from anyshape.loops.expr import FLOAT8, FLOATS, HALVES, Scalar
 
 
 def compute(e: Emitter, scalar: Scalar) -> IrValue:
@@ -53,6 +53,7 @@ def _operation(e: Emitter, scalar: Scalar, wide: bool) -> str:
     dtype = values[0].dtype
     if scalar.op == "cast":
         return cast(e, texts[0], dtype, scalar.dtype, wide)
+    assert dtype not in FLOAT8, f"{scalar.op} of {dtype}, which is only stored"
     row = ROWS.get(scalar.op)
     small = factors(scalar)
     if small is not None:

@@ -11,6 +11,11 @@ import torch
 _TOLERANCES: Final = {
     torch.float16: (1e-3, 1e-5, 1e-3),
     torch.bfloat16: (1.6e-2, 1e-5, 1.6e-2),
+    # A unit in the last place.
+    torch.float8_e4m3fn: (2**-3, 2**-9, 2**-3),
+    torch.float8_e4m3fnuz: (2**-3, 2**-10, 2**-3),
+    torch.float8_e5m2: (2**-2, 2**-16, 2**-2),
+    torch.float8_e5m2fnuz: (2**-2, 2**-17, 2**-2),
     torch.float32: (1.3e-6, 1e-5, 1e-5),
     torch.float64: (1e-7, 1e-7, 1e-7),
     torch.complex32: (1e-3, 1e-5, 1e-3),
@@ -29,9 +34,11 @@ def values_difference(ours: torch.Tensor, theirs: torch.Tensor) -> str | None:
             mine, other = mine.to_dense(), other.to_dense()
         if mine.is_quantized:
             mine, other = mine.int_repr(), other.int_repr()
+        tolerance = _TOLERANCES.get(mine.dtype)
+        if tolerance is not None and mine.dtype.itemsize == 1:  # which torch does not compare
+            mine, other = mine.float(), other.float()
         if torch.equal(mine, other):
             return None
-        tolerance = _TOLERANCES.get(mine.dtype)
         if tolerance is None:
             return _told(mine, other, mine != other)
         return _float_difference(mine, other, *tolerance)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.loops import expr
-from anyshape.loops.expr import FLOATS, Scalar
+from anyshape.loops.expr import FLOAT8, FLOATS, Scalar
 from anyshape.ops.bind import OpCall
 from anyshape.ops.lowering.pointwise_builder import broadcast_index
 from anyshape.ops.lowering.scalars import TORCH_DTYPES, short
@@ -138,6 +138,8 @@ class _Nodes:
 
     def _cast(self, scalar: Scalar) -> str:
         (source,) = scalar.args
+        if scalar.dtype in FLOAT8:
+            raise NotMapped(f"elements of {TORCH_DTYPES[scalar.dtype]}")
         if source.dtype in FLOATS and scalar.dtype not in (*FLOATS, "b1"):
             raise NotMapped("floats as integers, which runtimes round in their own ways")
         return self._w.cast(self.of(source), TORCH_DTYPES[scalar.dtype])

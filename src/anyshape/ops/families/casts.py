@@ -18,13 +18,24 @@ from anyshape.ops.families.reshaping import raise_if_copied
 from anyshape.ops.families.views import stretched
 from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.layouts import contiguity
+from anyshape.ops.lowering.float8 import FLOAT8_DTYPES
 from anyshape.ops.lowering.pointwise_builder import Operand, broadcast_index, scalar_of
 from anyshape.ops.lowering.scalar_range_check import must_fit
 from anyshape.ops.lowering.scalars import TORCH_DTYPES, cast, short
 from anyshape.ops.lowering.values import Index, IndexMap, Lowering, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, lower_view, lower_views, onnx
+from anyshape.ops.op import (
+    Op,
+    OpKind,
+    Rule,
+    gradient,
+    lower,
+    lower_view,
+    lower_views,
+    moving,
+    onnx,
+)
 from anyshape.ops.promotion import category
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -316,19 +327,19 @@ def copied(c: Lowering, input: Value, dtype: torch.dtype | None = None) -> Value
 
 
 @lower(
-    *("to", "float", "double", "half", "bfloat16", "byte", "char", "short", "int", "long", "bool"),
-    *("type", "type_as", "cpu"),
+    *moving("to", "float", "double", "half", "bfloat16", "byte", "char", "short", "int", "long"),
+    *moving("bool", "type", "type_as", "cpu"),
 )
 def cast_row(c: Lowering, input: Value, **_: Any) -> Value:
     return copied(c, input, c.result.dtype)
 
 
-@lower("clone", "alias_copy")
+@lower(*moving("clone", "alias_copy"))
 def lower_clone(c: Lowering, input: Value, **_: Any) -> Value:
     return copied(c, input)
 
 
-@lower("contiguous")
+@lower(*moving("contiguous"))
 def lower_contiguous(c: Lowering, input: Value, **_: Any) -> Value:
     return copied(c, input)
 
@@ -336,7 +347,7 @@ def lower_contiguous(c: Lowering, input: Value, **_: Any) -> Value:
 # -- into a tensor --------------------------------------------------------------------------------
 
 
-@lower("copy_")
+@lower(*moving("copy_"))
 def lower_copy(c: Lowering, input: Value, src: Value, non_blocking: bool) -> Value:
     for own, wanted in zip(reversed(src.sizes), reversed(input.sizes), strict=False):
         if own != 1 and not c.same(own, wanted):
@@ -357,7 +368,7 @@ def filled(c: Lowering, sizes: Any, dtype: torch.dtype, value: Operand) -> Value
         raise NotLowered("a tensor of several elements for a number")
     if isinstance(value, complex):
         raise NotLowered("a complex number")
-    if isinstance(value, float) and gives not in expr.FLOATS:
+    if isinstance(value, float) and gives not in expr.FLOATS | expr.FLOAT8:
         value = _as_integer(value, gives)
     must_fit(c, value, gives)
 
@@ -373,12 +384,12 @@ def _as_integer(value: float, dtype: str) -> int | bool:
     return bool(value) if dtype == "b1" else int(value)
 
 
-@lower("fill")
+@lower(*moving("fill"))
 def lower_fill(c: Lowering, input: Value, value: Operand) -> Value:
     return filled(c, input.sizes, TORCH_DTYPES[input.dtype], value)
 
 
-@lower("zero_")
+@lower(*moving("zero_"))
 def lower_zero(c: Lowering, input: Value) -> Value:
     return lower_fill(c, input, 0)
 
@@ -410,6 +421,8 @@ def gradient_cast(grad: Term, result: Term, input: Term) -> Gradients:
     """As the argument was: of its dtype again."""
     if result.meta.device != input.meta.device:
         raise NoGradient("a copy to another device")
+    if {result.meta.dtype, input.meta.dtype} & FLOAT8_DTYPES:
+        raise NoGradient("a dtype that torch only stores")
     return {"input": grad}
 
 

@@ -27,7 +27,7 @@ from anyshape.ops.lowering.scalars import Compute, constant_like, is_nonzero, op
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, gradient, lower, onnx, onnx_rows
+from anyshape.ops.op import Op, OpKind, gradient, lower, moving, onnx, onnx_rows
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 
@@ -215,7 +215,7 @@ for _name in ["and", "or", "xor"]:
     lower(f"logical_{_name}")(partial(lower_logical, _name))
 
 
-@lower("where")
+@lower(*moving("where"))
 def lower_where(c: Lowering, condition: Value, input: Operand, other: Operand) -> Value:
     if not isinstance(condition, Value) or condition.dtype not in ("b1", "u8"):
         raise NotLowered("the condition is no tensor of booleans")

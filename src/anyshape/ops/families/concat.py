@@ -18,7 +18,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, pla
 from anyshape.ops.memory_format import is_channels_last
 from anyshape.ops.meta import Dense, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, Writer, known
-from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, lower_view, made_of, onnx
+from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, lower_view, made_of, moving, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -275,7 +275,7 @@ def with_ones(c: Lowering, value: Value, places: Sequence[int]) -> Value:
     return mapped(c, value, sizes, lambda index: tuple(index[dim] for dim in kept))
 
 
-@lower("cat")
+@lower(*moving("cat"))
 def lower_cat(c: Lowering, tensors: Any, dim: Any) -> Value:
     parts = _without_nothing(c, several(tensors))
     return joined(c, parts, place(dim, len(parts[0].sizes)))
@@ -289,7 +289,7 @@ def _without_nothing(c: Lowering, tensors: list[Value]) -> list[Value]:
     return [as_dtype(c, each, dtype) for each in kept] if kept else tensors
 
 
-@lower("stack")
+@lower(*moving("stack"))
 def lower_stack(c: Lowering, tensors: Any, dim: Any) -> Value:
     parts = several(tensors)
     along = place(dim, len(parts[0].sizes) + 1)
@@ -306,23 +306,23 @@ def with_rank(c: Lowering, value: Value, rank: int) -> Value:
     return with_ones(c, value, (2,)) if rank == 3 and len(value.sizes) == 2 else value
 
 
-@lower("hstack")
+@lower(*moving("hstack"))
 def lower_hstack(c: Lowering, tensors: Any) -> Value:
     parts = [with_rank(c, each, 1) for each in several(tensors)]
     return joined(c, parts, 0 if len(parts[0].sizes) == 1 else 1)
 
 
-@lower("vstack")
+@lower(*moving("vstack"))
 def lower_vstack(c: Lowering, tensors: Any) -> Value:
     return joined(c, [with_rank(c, each, 2) for each in several(tensors)], 0)
 
 
-@lower("dstack")
+@lower(*moving("dstack"))
 def lower_dstack(c: Lowering, tensors: Any) -> Value:
     return joined(c, [with_rank(c, each, 3) for each in several(tensors)], 2)
 
 
-@lower("column_stack")
+@lower(*moving("column_stack"))
 def lower_column_stack(c: Lowering, tensors: Any) -> Value:
     columns = [
         with_ones(c, each, range(len(each.sizes), 2)) if len(each.sizes) < 2 else each

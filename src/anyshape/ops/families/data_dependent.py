@@ -17,7 +17,7 @@ from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, known
-from anyshape.ops.op import Op, OpKind, gradient, lower, onnx, row_of
+from anyshape.ops.op import Op, OpKind, gradient, lower, moving, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import NATURAL, Expr, Range, Size, eq, ge, gt, le, ne, or_, product
@@ -189,7 +189,7 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-@lower("repeat_interleave")
+@lower(*moving("repeat_interleave"))
 def lower_repeat_interleave(
     c: Lowering, input: Value, repeats: Any, dim: Any, *, output_size: Any
 ) -> Value:

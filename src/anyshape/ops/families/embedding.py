@@ -15,7 +15,7 @@ from anyshape.ops.lowering.scalars import op
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import FUNCTIONAL, Effects, Op, OpKind, gradient, lower, onnx
+from anyshape.ops.op import FUNCTIONAL, Effects, Op, OpKind, gradient, lower, moving, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, gt, lt, or_, product
 
@@ -149,7 +149,7 @@ def looked_up(c: Lowering, weight: Value, indices: Value) -> Value:
     return c.values.new(sizes, weight.dtype, at, (weight, indices), cost=1)
 
 
-@lower("embedding")
+@lower(*moving("embedding"))
 def lower_embedding(c: Lowering, input: Value, weight: Value, max_norm: Any, **_: Any) -> Value:
     if max_norm is not None:
         raise NotLowered("the table is renormalised")

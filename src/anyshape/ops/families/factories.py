@@ -20,7 +20,7 @@ from anyshape.ops.lowering.scalars import cast, short, test, where, wide
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Dense, Layout, Meta, contiguous, strided
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule, lower, onnx, onnx_rows
+from anyshape.ops.op import Op, OpKind, Rule, lower, moving, onnx, onnx_rows
 from anyshape.ops.promotion import category, dtype_of_number, join
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -350,17 +350,17 @@ def _everywhere(c: Lowering, value: Operand, options: dict[str, Any]) -> Value:
     return filled(c, c.result.shape, c.result.dtype, value)
 
 
-@lower("zeros", "zeros_like", "new_zeros")
+@lower(*moving("zeros", "zeros_like", "new_zeros"))
 def lower_zeros(c: Lowering, **options: Any) -> Value:
     return _everywhere(c, 0, options)
 
 
-@lower("ones", "ones_like", "new_ones")
+@lower(*moving("ones", "ones_like", "new_ones"))
 def lower_ones(c: Lowering, **options: Any) -> Value:
     return _everywhere(c, 1, options)
 
 
-@lower("full", "full_like", "new_full")
+@lower(*moving("full", "full_like", "new_full"))
 def lower_full(c: Lowering, fill_value: Any, **options: Any) -> Value:
     return _everywhere(c, fill_value, options)
 

@@ -27,7 +27,7 @@ from anyshape.ops.gradient import Gradients, NoGradient, Term, zeros_like
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import Op, OpKind, gradient, lower, onnx, row_of
+from anyshape.ops.op import Op, OpKind, gradient, lower, moving, onnx, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ne, or_, product
@@ -203,7 +203,7 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-@lower("index_select")
+@lower(*moving("index_select"))
 def lower_index_select(c: Lowering, input: Value, dim: Any, index: Value) -> Value:
     if not input.sizes or len(index.sizes) > 1:
         raise NotLowered("a tensor without dimensions")

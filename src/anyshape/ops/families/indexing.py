@@ -34,7 +34,7 @@ from anyshape.ops.lowering.values import (
 )
 from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.onnx import END, Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, gradient, lower, lower_view
+from anyshape.ops.op import Op, OpKind, gradient, lower, lower_view, moving
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import (
@@ -488,7 +488,7 @@ def subscript(c: Lowering, sizes: Sequence[Size], key: Any) -> Subscript:
     return Subscript(tuple(parts), broadcast_sizes(c, [p.lookup for p in parts if p.lookup]), first)
 
 
-@lower("getitem")
+@lower(*moving("getitem"))
 def lower_getitem(c: Lowering, input: Value, index: Any) -> Value:
     meaning = subscript(c, input.sizes, index)
     if not meaning.lookups:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from anyshape.loops import expr
-from anyshape.loops.expr import FLOATS, Scalar
+from anyshape.loops.expr import FLOAT8, FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.backward_kernels import by_kernel
 from anyshape.ops.families.slice_gradient import widened
@@ -20,7 +20,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, gradient, lower, onnx
+from anyshape.ops.op import Op, OpKind, gradient, lower, moving, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.versions import REPLICATION_LEAVES_ALL_SIZES
 from anyshape.symbolic import (
@@ -174,7 +174,7 @@ def grown(input: Value, pads: DimPads) -> list[Size]:
     return sizes
 
 
-@lower("constant_pad_nd")
+@lower(*moving("constant_pad_nd"))
 def lower_constant_pad(c: Lowering, input: Value, pad: Any, value: Operand | None) -> Value:
     pads, fill = pads_of(input, pad), 0 if value is None else value
     if isinstance(fill, Value) or (isinstance(fill, float) and input.dtype not in FLOATS):
@@ -221,12 +221,12 @@ def _wrapped(at: Size, size: Size) -> Size:
 _MODES = {"reflect": _reflected, "replicate": _replicated, "circular": _wrapped}
 
 
-@lower("pad")
+@lower(*moving("pad"))
 def lower_pad(c: Lowering, input: Value, pad: Any, mode: Any, value: Operand | None) -> Value:
     if mode == "constant":
         return lower_constant_pad(c, input, pad, value)
     pads, source = pads_of(input, pad), _MODES.get(mode)
-    if source is None:
+    if source is None or input.dtype in FLOAT8:
         raise NotLowered(f"padding by {mode}")
     both = [end for _, front, behind in pads for end in (front, behind)]
     if mode == "circular" and any(c.facts.prove(ge(end, 0)) is not Answer.YES for end in both):

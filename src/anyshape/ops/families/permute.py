@@ -22,7 +22,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, pla
 from anyshape.ops.memory_format import is_channels_last, kept_format
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import END, Node, Writer
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, gradient, lower, onnx, onnx_rows, row_of
+from anyshape.ops.op import FUNCTIONAL, Op, OpKind, gradient, lower, moving, onnx, onnx_rows, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import (
     Expr,
@@ -246,7 +246,7 @@ def lower_rot90(c: Lowering, input: Value, k: Any, dims: Any) -> Value:
     return mapped(c, input, sizes, index_map)
 
 
-@lower("roll")
+@lower(*moving("roll"))
 def lower_roll(c: Lowering, input: Value, shifts: Any, dims: Any) -> Value:
     moves = integers_of((shifts,))
     along = [place(dim, len(input.sizes)) for dim in integers_of((dims,))]
@@ -299,12 +299,12 @@ def inner(c: Lowering, position: Size, size: Size) -> Size:
     return 0 if size == 1 else split(position, size, c.values.extents, c.facts)[1]
 
 
-@lower("repeat")
+@lower(*moving("repeat"))
 def lower_repeat(c: Lowering, input: Value, repeats: tuple[Any, ...]) -> Value:
     return repeated(c, input, integers_of(repeats))
 
 
-@lower("tile")
+@lower(*moving("tile"))
 def lower_tile(c: Lowering, input: Value, dims: tuple[Any, ...]) -> Value:
     times = integers_of(dims)
     return repeated(c, input, (*(1,) * (len(input.sizes) - len(times)), *times))

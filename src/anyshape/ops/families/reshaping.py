@@ -24,6 +24,7 @@ from anyshape.ops.op import (
     in_place_names,
     lower,
     lower_view,
+    moving,
     onnx,
     onnx_rows,
     row_of,
@@ -247,7 +248,7 @@ ROWS = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-@lower("reshape", "reshape_as", "flatten", "ravel")
+@lower(*moving("reshape", "reshape_as", "flatten", "ravel"))
 def lower_reshape(c: Lowering, input: Value, **_: Any) -> Value:
     return in_shape(c, input, c.result.shape)
 

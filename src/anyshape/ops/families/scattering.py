@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from anyshape.loops import expr
-from anyshape.loops.expr import FLOATS, HALVES, Dtype, Scalar
+from anyshape.loops.expr import FLOAT8, FLOATS, HALVES, Dtype, Scalar
 from anyshape.loops.kernels import Mode
 from anyshape.ops.families.indexing import Positions, along_dim
 from anyshape.ops.gradient import Gradients, NoGradient, Term, zeros_like
@@ -218,7 +218,7 @@ def _stretches(c: Lowering, own: Sequence[Size], sizes: Sequence[Size]) -> bool:
 def _fitting(value: Any, dtype: Dtype) -> Operand:
     """A number that the dtype has."""
     if isinstance(value, NumberRef | Expr | bool | int | float):
-        if dtype in FLOATS or dtype == "b1":
+        if dtype in FLOATS or dtype in FLOAT8 or dtype == "b1":
             return value
         if isinstance(value, float) and not math.isfinite(value):
             raise NotLowered("a number that the dtype does not have")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from anyshape.loops.expr import Scalar
+from anyshape.loops.expr import FLOAT8, Scalar
 from anyshape.ops.broadcast import require_expands
 from anyshape.ops.families.indexing import Lookup, Subscript, first_round, shape_found, subscript
 from anyshape.ops.families.scattering import filled
 from anyshape.ops.lowering.scalars import where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Target, Value
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, OpKind, lower_in_place
+from anyshape.ops.op import Op, OpKind, lower_in_place, moving
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, as_symbol, eq
 
@@ -75,7 +75,7 @@ ROWS: tuple[Op, ...] = (
 # -- native code ----------------------------------------------------------------------------------
 
 
-@lower_in_place("setitem")
+@lower_in_place(*moving("setitem"))
 def lower_setitem(c: Lowering, target: Target, index: Any, value: Any) -> None:
     items = list(index) if isinstance(index, tuple) else [index]
     tensors = [item for item in items if isinstance(item, Value)]
@@ -93,6 +93,8 @@ def lower_setitem(c: Lowering, target: Target, index: Any, value: Any) -> None:
         c.check_no_overlap(part)
         c.write(part, filled(c, value, part.meta.shape, c.dtype_of(target)))
         return
+    if c.dtype_of(target) in FLOAT8:
+        raise NotLowered("no native code for writes by index of what is only stored")
     c.check_no_overlap(target)
     if all(item.dtype == "b1" for item in tensors):
         _fill_mask(c, target, items, value)

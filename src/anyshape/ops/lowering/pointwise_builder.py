@@ -11,7 +11,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.loops import expr
-from anyshape.loops.expr import HALVES, Dtype, Scalar
+from anyshape.loops.expr import FLOAT8, HALVES, Dtype, Scalar
 from anyshape.loops.reshape_indexing import merged, reshaped
 from anyshape.ops.lowering.scalar_range_check import must_fit
 from anyshape.ops.lowering.scalars import (
@@ -64,6 +64,8 @@ def scalar_of(operand: Operand, index: Index, sizes: Sequence[Size], dtype: Dtyp
         return cast(expr.number(operand.name), dtype)
     if isinstance(operand, Expr):
         return cast(expr.index(operand), dtype)
+    if dtype in FLOAT8:
+        return cast(expr.constant(operand, "f32"), dtype)
     return expr.constant(operand, dtype)
 
 

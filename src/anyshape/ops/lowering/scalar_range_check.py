@@ -24,7 +24,13 @@ INTEGERS: Final = {
 }
 
 #: Whole numbers that a dtype has; others have all of 64 bits, or are as near as rounding gets.
-LIMITS: Final = INTEGERS | {"f16": (-65504, 65504)}
+LIMITS: Final = INTEGERS | {
+    "f16": (-65504, 65504),
+    "f8e4m3fn": (-448, 448),
+    "f8e5m2": (-57344, 57344),
+    "f8e4m3fnuz": (-240, 240),
+    "f8e5m2fnuz": (-57344, 57344),
+}
 
 LARGEST_F32: Final = (2 - 2**-23) * 2.0**127
 

@@ -11,7 +11,8 @@ from typing import Final
 import torch
 
 from anyshape.loops import expr
-from anyshape.loops.expr import HALVES, Dtype, Scalar
+from anyshape.loops.expr import FLOAT8, HALVES, Dtype, Scalar
+from anyshape.ops.lowering.float8 import encoded
 from anyshape.ops.lowering.values import DTYPES, NotLowered
 from anyshape.ops.promotion import floating
 
@@ -41,6 +42,8 @@ def wide(dtype: Dtype) -> Dtype:
 def cast(scalar: Scalar, dtype: Dtype) -> Scalar:
     if scalar.dtype == dtype:
         return scalar
+    if dtype in FLOAT8:
+        return encoded(cast(scalar, "f32"), dtype)
     if scalar.op == "constant" and dtype not in HALVES and scalar.dtype not in HALVES:
         value = scalar.data
         if scalar.dtype == dtype or not isinstance(value, float) or dtype in ("f32", "f64"):
