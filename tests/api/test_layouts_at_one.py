@@ -1,4 +1,4 @@
-"""Results have eager's strides where sizes are 1, at which torch sorts dimensions by strides that no
+"""Results have eager strides where sizes are 1: torch then sorts dimensions by strides that no
 element has; compiled where none is."""
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     if form == "strips":
         return plans
     if form == "columns":
-        flat = _flat(kernel) if wide is not None and wide.multiples else None
-        return plans if flat is None else (plans[0], flat, narrow)
+        flat = _flat(kernel) if wide is None or wide.multiples else None
+        return plans if flat is None else (*plans[:-1], flat, narrow)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = ACCESS // max(widths, default=ACCESS) if wide is None else wide.lanes
     held_kernel = forwarded(kernel)
@@ -237,16 +237,15 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
 
 
 def _flat(kernel: Kernel) -> GpuPlan | None:
-    """Vectors along the last two axes at once: rows of any length are one after the other in most
-    of the memory that is touched, and what is not is touched lane by lane."""
+    """Vectors along the last two axes at once: rows of any length are one after the other where
+    results are stored, and what is not so is touched lane by lane. That is faster than an element
+    for each thread, which would wait for a single load."""
     flat = flattened(kernel)
     if flat is None:
         return None
     wide = _wide(flat.kernel, "columns", flat.axis)
-    dense = [
-        stride_along(flat.kernel, address, flat.axis.symbol) in (0, 1)
-        for _, address in accesses(flat.kernel, flat.kernel.stages[0])
-    ]
+    stores = [store for stage in flat.kernel.stages for store in stage.stores]
+    dense = [stride_along(flat.kernel, s.address, flat.axis.symbol) == 1 for s in stores]
     if wide is None or sum(dense) * 2 < len(dense):
         return None
     plan = _kernel_plan(flat.kernel, flat.axis, wide.lanes, flat)
