@@ -210,7 +210,8 @@ declare i32 @aoti_torch_copy_(ptr, ptr, i32)
 """
 
 #: A handle to memory of ours. What has no elements may be anywhere, even where no memory is, and is
-#: given none: of GPUs' memory torch asks whose it is.
+#: given none: of GPUs' memory torch asks whose it is. If it fails, this function of torch may say that
+#: all is well, and give no tensor.
 _AREA: Final = """
 define i32 @anyshape_host_area(
     ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
@@ -231,16 +232,21 @@ some:
   br label %look
 make:
   %start = phi ptr [%data, %look], [null, %size]
+  store ptr null, ptr %slot
   %failed = call i32 @aoti_torch_create_tensor_from_blob_v2(
       ptr %start, i64 %rank, ptr %dims, ptr %strides, i64 0, i32 %dtype, i32 $device_type,
       i32 $device_index, ptr %slot, i32 0, ptr null, i64 0)
-  %bad = icmp ne i32 %failed, 0
+  %made = load ptr, ptr %slot
+  %nothing = icmp eq ptr %made, null
+  %told = icmp ne i32 %failed, 0
+  %bad = or i1 %nothing, %told
   br i1 %bad, label %fail, label %done
 fail:
   store ptr null, ptr %slot
   br label %done
 done:
-  ret i32 %failed
+  %answer = phi i32 [0, %make], [1, %fail]
+  ret i32 %answer
 }
 """
 
