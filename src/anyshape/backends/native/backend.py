@@ -27,6 +27,7 @@ from anyshape.backends.native.build import (
 )
 from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.backends.native.python_host import python_host
+from anyshape.backends.native.small_graphs import least_elements
 from anyshape.backends.native.training import Backward, in_stages, trained
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
@@ -35,7 +36,7 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.autograd import is_recorded
-from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
+from anyshape.graph.backward_graph import MODES, TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
@@ -43,6 +44,7 @@ from anyshape.graph.graph_text import graph_text
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
+from anyshape.graph.saving_operators import SavingOperators
 from anyshape.graph.schedule import Schedule, schedule
 from anyshape.graph.training_stages import stages
 from anyshape.loops import expr
@@ -147,6 +149,8 @@ def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[
     parts = stages(program.graph)
     if len(parts) == 1:
         return _built_stage(graph, program, now)
+    # Modes are entered and left in order, and what is written to is known to the whole graph.
+    is_apart = not program.written and not any(n.target in MODES for n in program.graph.nodes)
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
     written = {inputs[number] for number in program.written}
     built: list[Callable[..., Any]] = []
@@ -154,18 +158,22 @@ def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[
     for part in parts:
         own = _LazyGraphModule(torch.nn.Module(), part.graph)
         own.meta |= graph.meta
-        if is_recorded(part.graph.nodes):
-            apart = functionalized(own)
-            # What another stage writes to is not what it was, either.
-            changed = tuple(n for n, node in enumerate(part.inputs) if node in written)
-            try:
+        try:
+            if is_recorded(part.graph.nodes):
+                apart = functionalized(own)
+                # What another stage writes to is not what it was, either.
+                changed = tuple(n for n, node in enumerate(part.inputs) if node in written)
                 built.append(_built_stage(own, apart._replace(written=changed, read=changed), now))
-            except NothingNative as why:
-                own.meta[REPORT] = NativeReport(whole=str(why))
-                built.append(run_graph(own, []))
-        else:
-            built.append(_built(own, [], now))
+            else:
+                built.append(_built(own, [], now))
+        except Unlowerable as why:
+            if not is_apart and not isinstance(why, NothingNative):
+                raise
+            own.meta[REPORT] = NativeReport(whole=str(why))
+            built.append(run_graph(own, []))
         reports.append(own.meta[REPORT])
+    if not any(isinstance(each, TrainingReport) for each in reports):
+        raise Unlowerable(next((each.whole for each in reports if each.whole), "no native stage"))
     graph.meta[REPORT] = StagedReport(reports)
     return in_stages(program, parts, built)
 
@@ -174,8 +182,10 @@ def _built_stage(
     graph: torch.fx.GraphModule, program: FunctionalGraph, now: bool
 ) -> Callable[..., Any]:
     graphs = training_graphs(graph, program)
+    least = least_elements(graphs.forward.graph)
     forward = _built(graphs.forward, [], now, at_once=True)
-    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
+    kept = _kept(graphs)
+    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, kept, least)
     graph.meta[REPORT] = report
 
     def backward(used: tuple[int, ...]) -> Backward | None:
@@ -195,7 +205,9 @@ def _built_stage(
     if stream.listening(kinds.TrainingGraphs):
         texts = [graph_text(each) for each in (eager, graphs.forward, graphs.backward)]
         stream.emit(kinds.TrainingGraphs(*texts, compile_id=graph.meta.get(COMPILE_ID, "")))
-    return trained(graphs, forward, backward, run_graph_later(eager), run_graph_later(graph))
+    saving = SavingOperators(program.graph, graph.meta[FACTS])
+    later = run_graph_later(eager), run_graph_later(graph)
+    return trained(graphs, forward, backward, *later, saving, least)
 
 
 def _kept(graphs: TrainingGraphs) -> str:
@@ -345,9 +357,13 @@ class TrainingReport:
     by_torch: Mapping[str, str]
     #: what the backward graph needs of the forward one
     kept: str
+    #: how many elements a tensor has at least, where it is used
+    least: int = 0
 
     def lines(self) -> Sequence[str]:
         lines = [f"forward: {line}" for line in self.forward.lines()]
+        if self.least:
+            lines.append(f"few operators: calls with less than {self.least} elements are eager's")
         lines.append(f"backward: {self.kept}")
         lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
         return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]

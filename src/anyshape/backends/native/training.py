@@ -14,6 +14,7 @@ from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable
+from anyshape.graph.saving_operators import SavingOperators
 from anyshape.graph.training_stages import Stage
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import RESULT, SYMBOL
@@ -45,16 +46,28 @@ class _Prepared(NamedTuple):
     wanted: Sequence[int]
 
 
+class _Rest(NamedTuple):
+    """What other outputs of a function may still need, when torch has let it go."""
+
+    saved: Sequence[torch.Tensor]
+    versions: Sequence[int | None]
+    #: outputs that gradients came back for
+    done: tuple[int, ...]
+
+
 def trained(
     graphs: TrainingGraphs,
     forward: Callable[..., Any],
     backward: Callable[[tuple[int, ...]], Backward | None],
     eager: Callable[..., Any],
     as_it_is: Callable[..., Any],
+    saving: SavingOperators,
+    least: int = 0,
 ) -> Callable[..., Any]:
     """A function of the program's inputs. `backward`: what to call where gradients come back for
     these outputs; None if there is nothing. `eager`: the graph without writes, operator by
-    operator, and the program `as_it_is`."""
+    operator, and the program `as_it_is`, which is called if no input has as many elements as
+    `least`. `saving`: what eager code keeps."""
     count, differentiable = graphs.outputs, graphs.differentiable
     written = frozenset(graphs.program.written)
     read, is_drawn = graphs.program.read, graphs.draws
@@ -66,6 +79,7 @@ def trained(
     plain = [number for number in range(count) if number not in differentiable]
     kept = len(graphs.kept)
     saves = bool(kept or needed)
+    several = saves and len(differentiable) > 1
     in_kept = [number in graphs.in_kept for number in range(count)]
     made: dict[tuple[int, ...], _Prepared | None] = {}
 
@@ -85,6 +99,8 @@ def trained(
             ctx.save_for_backward(*found[count:], *[inputs[number] for number in needed])
             if needed:
                 ctx.memory = _memory(inputs, needed)
+            if several:
+                ctx.rest = None
             if plain:
                 values = [outputs[number] for number in plain]
                 ctx.mark_non_differentiable(*(e for e in values if isinstance(e, torch.Tensor)))
@@ -93,14 +109,21 @@ def trained(
         @staticmethod
         @without_autocast
         def backward(ctx: Any, *grads: Any) -> Any:
-            # What saves nothing may be asked again and again.
-            saved, inputs = ctx.saved_tensors if saves else (), ctx.given
             used = tuple([number for number in differentiable if grads[number] is not None])
+            inputs = ctx.given
+            # What saves nothing may be asked again and again.
+            if several and ctx.rest is not None:
+                saved = still_there(ctx, used)
+            else:
+                saved = ctx.saved_tensors if saves else ()
             if needed and ctx.memory != _memory(inputs, needed):
                 _check_memory(inputs, needed, saved[kept:], ctx.memory)
             if not used:
                 return (None,) * len(inputs)
             given = [grads[number] for number in used]
+            gives_back = saves and not _graph_is_kept()
+            if gives_back and several:
+                gives_back = not leaves_rest(ctx, saved, used)
             if used not in made:
                 made[used] = _prepared(backward(used), needed, kept, places)
             own = made[used]
@@ -111,7 +134,7 @@ def trained(
             taken = [inputs[n] if at is None else saved[at] for n, at in own.inputs]
             arguments = [*saved[:kept], *taken, *ready, *symbols]
             result: list[Any] = [None] * len(inputs)
-            if saves and not _graph_is_kept():
+            if gives_back:
                 # Whatever the function has read last is given back while it runs.
                 ctx.maybe_clear_saved_tensors()
                 ctx.given = None
@@ -126,6 +149,27 @@ def trained(
                     result[number] = grad.clone() if place in memory and grad.numel() else grad
                     memory.add(place)
             return tuple(result)
+
+    def leaves_rest(ctx: Any, saved: Sequence[torch.Tensor], used: tuple[int, ...]) -> bool:
+        """Whether something has to be kept here, since eager code could go on with another output:
+        torch lets go all of it."""
+        done = used if ctx.rest is None else (*ctx.rest.done, *used)
+        is_needed = done != differentiable and any(
+            not saving.are_shared(done, [each]) for each in differentiable
+        )
+        ctx.rest = _Rest(saved, _versions(saved, range(len(saved))), done) if is_needed else None
+        return is_needed
+
+    def still_there(ctx: Any, used: tuple[int, ...]) -> Sequence[torch.Tensor]:
+        rest: _Rest = ctx.rest
+        if saving.are_shared(rest.done, used):
+            return ctx.saved_tensors  # torch says that it is not
+        if _versions(rest.saved, range(len(rest.saved))) != rest.versions:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: another result has its gradients already, this one needs it"
+            )
+        return rest.saved
 
     def by_autograd(ctx: Any, saved: Sequence[Any], used: Sequence[int], given: Any) -> Any:
         inputs = list(ctx.given)
@@ -145,11 +189,19 @@ def trained(
     more = [places[symbol] for symbol in graphs.more]
     finish = _epilogue(graphs.program)
 
+    def are_hooks_eager(inputs: Sequence[Any]) -> bool:
+        """One output's gradients reach all of the inputs, of which one has hooks: then these are
+        called as eager code does it. Of several their order is that of the operators, and where
+        there are several outputs torch calls them without a gradient, too."""
+        hooked = [n for n in graphs.wanted if _has_hooks(inputs[n])]
+        return len(hooked) > (len(differentiable) == 1)
+
     def run(*inputs: Any) -> Any:
         if None in made.values():
             return as_it_is(*inputs)
-        if len(differentiable) > 1 and any(_has_hooks(inputs[n]) for n in graphs.wanted):
-            # Of what gradients do not reach after all, torch would call them, too.
+        if least and all(inputs[number].numel() < least for number in tensors):
+            return as_it_is(*inputs)
+        if torch.is_anomaly_enabled() or are_hooks_eager(inputs):
             return as_it_is(*inputs)
         given: Sequence[Any] = inputs
         if more or graphs.unreached:
