@@ -28,7 +28,7 @@ from anyshape.backends.native.build import (
 from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.small_graphs import least_elements
-from anyshape.backends.native.training import Backward, in_stages, trained
+from anyshape.backends.native.training import Backward, in_stages, or_as_it_is, trained
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
 from anyshape.errors import InternalError
@@ -46,14 +46,14 @@ from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
 from anyshape.graph.saving_operators import SavingOperators
 from anyshape.graph.schedule import Schedule, schedule
-from anyshape.graph.training_stages import stages
+from anyshape.graph.training_stages import Stage, stages
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.ops.node_meta import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.loader.errors import NativeUnavailable
-from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field, replace
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -146,9 +146,19 @@ def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..
 
 def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
     program = functionalized(graph)
+    least = least_elements(program.graph, graph.meta[FACTS])
     parts = stages(program.graph)
     if len(parts) == 1:
-        return _built_stage(graph, program, now)
+        run = _built_stage(graph, program, now)
+    else:
+        run = _built_in_stages(graph, program, parts, now)
+    graph.meta[REPORT] = replace(graph.meta[REPORT], least=least)
+    return or_as_it_is(program, run, run_graph_later(graph), least)
+
+
+def _built_in_stages(
+    graph: torch.fx.GraphModule, program: FunctionalGraph, parts: Sequence[Stage], now: bool
+) -> Callable[..., Any]:
     # Modes are entered and left in order, and what is written to is known to the whole graph.
     is_apart = not program.written and not any(n.target in MODES for n in program.graph.nodes)
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
@@ -182,10 +192,8 @@ def _built_stage(
     graph: torch.fx.GraphModule, program: FunctionalGraph, now: bool
 ) -> Callable[..., Any]:
     graphs = training_graphs(graph, program)
-    least = least_elements(graphs.forward.graph)
     forward = _built(graphs.forward, [], now, at_once=True)
-    kept = _kept(graphs)
-    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, kept, least)
+    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
     graph.meta[REPORT] = report
 
     def backward(used: tuple[int, ...]) -> Backward | None:
@@ -207,7 +215,7 @@ def _built_stage(
         stream.emit(kinds.TrainingGraphs(*texts, compile_id=graph.meta.get(COMPILE_ID, "")))
     saving = SavingOperators(program.graph, graph.meta[FACTS])
     later = run_graph_later(eager), run_graph_later(graph)
-    return trained(graphs, forward, backward, *later, saving, least)
+    return trained(graphs, forward, backward, *later, saving)
 
 
 def _kept(graphs: TrainingGraphs) -> str:
@@ -346,6 +354,10 @@ class NativeReport:
         return lines + [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
 
 
+def _few(least: int) -> list[str]:
+    return [f"few operators: eager's if no tensor has {least} elements"] if least else []
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
     """Of a graph with gradients."""
@@ -361,9 +373,7 @@ class TrainingReport:
     least: int = 0
 
     def lines(self) -> Sequence[str]:
-        lines = [f"forward: {line}" for line in self.forward.lines()]
-        if self.least:
-            lines.append(f"few operators: calls with less than {self.least} elements are eager's")
+        lines = _few(self.least) + [f"forward: {line}" for line in self.forward.lines()]
         lines.append(f"backward: {self.kept}")
         lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
         return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]
@@ -374,9 +384,10 @@ class StagedReport:
     """Of a graph whose results are computed of each other."""
 
     stages: Sequence[TrainingReport | NativeReport]
+    least: int = 0
 
     def lines(self) -> Sequence[str]:
-        return [
+        return _few(self.least) + [
             f"stage {number}: {line}"
             for number, each in enumerate(self.stages)
             for line in each.lines()

@@ -62,12 +62,10 @@ def trained(
     eager: Callable[..., Any],
     as_it_is: Callable[..., Any],
     saving: SavingOperators,
-    least: int = 0,
 ) -> Callable[..., Any]:
     """A function of the program's inputs. `backward`: what to call where gradients come back for
     these outputs; None if there is nothing. `eager`: the graph without writes, operator by
-    operator, and the program `as_it_is`, which is called if no input has as many elements as
-    `least`. `saving`: what eager code keeps."""
+    operator, and the program `as_it_is`. `saving`: what eager code keeps of it."""
     count, differentiable = graphs.outputs, graphs.differentiable
     written = frozenset(graphs.program.written)
     read, is_drawn = graphs.program.read, graphs.draws
@@ -189,19 +187,11 @@ def trained(
     more = [places[symbol] for symbol in graphs.more]
     finish = _epilogue(graphs.program)
 
-    def are_hooks_eager(inputs: Sequence[Any]) -> bool:
-        """One output's gradients reach all of the inputs, of which one has hooks: then these are
-        called as eager code does it. Of several their order is that of the operators, and where
-        there are several outputs torch calls them without a gradient, too."""
-        hooked = [n for n in graphs.wanted if _has_hooks(inputs[n])]
-        return len(hooked) > (len(differentiable) == 1)
-
     def run(*inputs: Any) -> Any:
         if None in made.values():
             return as_it_is(*inputs)
-        if least and all(inputs[number].numel() < least for number in tensors):
-            return as_it_is(*inputs)
-        if torch.is_anomaly_enabled() or are_hooks_eager(inputs):
+        if len(differentiable) > 1 and any(_has_hooks(inputs[n]) for n in graphs.wanted):
+            # Of what gradients do not reach after all, torch would call them, too.
             return as_it_is(*inputs)
         given: Sequence[Any] = inputs
         if more or graphs.unreached:
@@ -231,6 +221,27 @@ def _prepared(
         [places[symbol] for symbol in graphs.symbols],
         graphs.wanted,
     )
+
+
+def or_as_it_is(
+    program: FunctionalGraph, run: Callable[..., Any], as_it_is: Callable[..., Any], least: int
+) -> Callable[..., Any]:
+    """Runs the program as it is where that is seen, or where native code does not pay: no input has
+    as many elements as `least`."""
+    metas = [node.meta.get(RESULT) for node in program.graph.nodes if node.op == "placeholder"]
+    tensors = [number for number, meta in enumerate(metas) if isinstance(meta, Meta)]
+    wanted = [n for n in tensors if getattr(metas[n], "requires_grad", False)]
+
+    def chosen(*inputs: Any) -> Any:
+        if least and all(inputs[number].numel() < least for number in tensors):
+            return as_it_is(*inputs)
+        # Hooks of several are called in the order of operators; anomalies are told of by operator.
+        hooked = sum(_has_hooks(inputs[number]) for number in wanted)
+        if hooked > 1 or torch.is_anomaly_enabled():
+            return as_it_is(*inputs)
+        return run(*inputs)
+
+    return chosen
 
 
 def in_stages(
