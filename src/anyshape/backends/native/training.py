@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -44,12 +44,16 @@ class _Prepared(NamedTuple):
     symbols: Sequence[tuple[int, int | None]]
     #: numbers of the inputs that its results are gradients of
     wanted: Sequence[int]
+    #: places of what it reads of all that is saved
+    reads: frozenset[int]
 
 
 class _Rest(NamedTuple):
     """What other outputs of a function may still need, when torch has let it go."""
 
     saved: Sequence[torch.Tensor]
+    #: places of what was changed meanwhile, and versions of all of it
+    changed: frozenset[int]
     versions: Sequence[int | None]
     #: outputs that gradients came back for
     done: tuple[int, ...]
@@ -78,6 +82,7 @@ def trained(
     kept = len(graphs.kept)
     saves = bool(kept or needed)
     several = saves and len(differentiable) > 1
+    inputs_saved = range(kept, kept + len(needed))
     in_kept = [number in graphs.in_kept for number in range(count)]
     made: dict[tuple[int, ...], _Prepared | None] = {}
 
@@ -94,7 +99,10 @@ def trained(
             ctx.given = inputs
             ctx.versions = _versions(inputs, watched)
             # Only what is needed is saved: torch looks whether that was changed meanwhile.
-            ctx.save_for_backward(*found[count:], *[inputs[number] for number in needed])
+            values = found[count:]
+            if several:
+                values = _not_of(outputs, values)
+            ctx.save_for_backward(*values, *[inputs[number] for number in needed])
             if needed:
                 ctx.memory = _memory(inputs, needed)
             if several:
@@ -109,23 +117,27 @@ def trained(
         def backward(ctx: Any, *grads: Any) -> Any:
             used = tuple([number for number in differentiable if grads[number] is not None])
             inputs = ctx.given
-            # What saves nothing may be asked again and again.
-            if several and ctx.rest is not None:
-                saved = still_there(ctx, used)
+            if used and used not in made:
+                made[used] = _prepared(backward(used), needed, kept, places)
+            own = made.get(used)
+            given = [grads[number] for number in used]
+            is_native = own is not None and not torch.is_grad_enabled()
+            is_native = is_native and all(map(_is_plain, given))
+            changed: frozenset[int] = frozenset()
+            if several:
+                reads = own.reads if own is not None and is_native else inputs_saved
+                saved, changed = of_several(ctx, used, reads)
             else:
+                # What saves nothing may be asked again and again.
                 saved = ctx.saved_tensors if saves else ()
             if needed and ctx.memory != _memory(inputs, needed):
                 _check_memory(inputs, needed, saved[kept:], ctx.memory)
             if not used:
                 return (None,) * len(inputs)
-            given = [grads[number] for number in used]
             gives_back = saves and not _graph_is_kept()
             if gives_back and several:
-                gives_back = not leaves_rest(ctx, saved, used)
-            if used not in made:
-                made[used] = _prepared(backward(used), needed, kept, places)
-            own = made[used]
-            if own is None or torch.is_grad_enabled() or not all(map(_is_plain, given)):
+                gives_back = not leaves_rest(ctx, saved, changed, used)
+            if own is None or not is_native:
                 return by_autograd(ctx, saved, used, given)
             ready = [grad.contiguous() for grad in given]
             symbols = [inputs[n] if dim is None else inputs[n].shape[dim] for n, dim in own.symbols]
@@ -148,26 +160,34 @@ def trained(
                     memory.add(place)
             return tuple(result)
 
-    def leaves_rest(ctx: Any, saved: Sequence[torch.Tensor], used: tuple[int, ...]) -> bool:
+    def leaves_rest(
+        ctx: Any, saved: Sequence[torch.Tensor], changed: frozenset[int], used: tuple[int, ...]
+    ) -> bool:
         """Whether something has to be kept here, since eager code could go on with another output:
         torch lets go all of it."""
         done = used if ctx.rest is None else (*ctx.rest.done, *used)
         is_needed = done != differentiable and any(
             not saving.are_shared(done, [each]) for each in differentiable
         )
-        ctx.rest = _Rest(saved, _versions(saved, range(len(saved))), done) if is_needed else None
+        versions = _versions(saved, range(len(saved)))
+        ctx.rest = _Rest(saved, changed, versions, done) if is_needed else None
         return is_needed
 
-    def still_there(ctx: Any, used: tuple[int, ...]) -> Sequence[torch.Tensor]:
-        rest: _Rest = ctx.rest
-        if saving.are_shared(rest.done, used):
-            return ctx.saved_tensors  # torch says that it is not
-        if _versions(rest.saved, range(len(rest.saved))) != rest.versions:
+    def of_several(
+        ctx: Any, used: tuple[int, ...], reads: Collection[int]
+    ) -> tuple[Sequence[torch.Tensor], frozenset[int]]:
+        """What is saved, and the places of what was changed meanwhile: nothing that is read."""
+        rest: _Rest | None = ctx.rest
+        if rest is None or saving.are_shared(rest.done, used):
+            return _unpacked(ctx._raw_saved_tensors, reads)
+        pairs = zip(rest.versions, _versions(rest.saved, range(len(rest.saved))), strict=True)
+        later = {place for place, (before, now) in enumerate(pairs) if before != now}
+        if any(place in rest.changed | later for place in reads):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an "
                 "inplace operation: another result has its gradients already, this one needs it"
             )
-        return rest.saved
+        return rest.saved, rest.changed | later
 
     def by_autograd(ctx: Any, saved: Sequence[Any], used: Sequence[int], given: Any) -> Any:
         inputs = list(ctx.given)
@@ -215,11 +235,14 @@ def _prepared(
         return None
     graphs = backward.graphs
     at = {number: kept + place for place, number in enumerate(needed)}
+    taken = [node for node in graphs.backward.graph.nodes if node.op == "placeholder"]
+    reads = {place for place in range(kept) if taken[place].users}
     return _Prepared(
         backward.function,
         [(number, at.get(number)) for number in graphs.inputs],
         [places[symbol] for symbol in graphs.symbols],
         graphs.wanted,
+        frozenset(reads | {at[number] for number in graphs.inputs if number in at}),
     )
 
 
@@ -308,6 +331,30 @@ def _apart(output: Any, in_kept: bool) -> Any:
         return output.clone(memory_format=torch.preserve_format)
     place = (output.storage_offset(), output.size(), output.stride())
     return output.new_empty(0).set_(output.untyped_storage(), *place)
+
+
+def _not_of(outputs: Sequence[Any], values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same memory and versions, but no outputs: torch gives those back all at once only."""
+    own = {id(each) for each in outputs}
+    return [each.detach() if id(each) in own else each for each in values]
+
+
+def _unpacked(
+    saved: Sequence[Any], reads: Collection[int]
+) -> tuple[list[torch.Tensor], frozenset[int]]:
+    """What torch has saved, and the places of what was changed meanwhile. It raises what torch does
+    if that is to be read."""
+    found: list[torch.Tensor] = []
+    changed: set[int] = set()
+    for place, each in enumerate(saved):
+        try:
+            found.append(each.unpack())
+        except RuntimeError:
+            if place in reads:
+                raise
+            found.append(each.data)
+            changed.add(place)
+    return found, frozenset(changed)
 
 
 def _versions(inputs: Sequence[Any], watched: Sequence[int]) -> list[int | None]:
