@@ -7,6 +7,7 @@ from typing import Final
 
 import torch.fx
 
+from anyshape.graph.alias_analysis import source_of
 from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, WRITTEN
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
@@ -55,11 +56,10 @@ def kept_and_again(
 
 def _base(node: torch.fx.Node) -> torch.fx.Node:
     """What a view shows: both are changed at once."""
-    while node.op != "placeholder" and CALL in node.meta:
-        entry = lookup(node.meta[CALL].function)
-        if entry is None or entry.op.lowering is not OpKind.VIEW or not node.all_input_nodes:
-            break
-        node = node.all_input_nodes[0]
+    source = source_of(node)
+    while source is not None and source.is_certain:
+        node = source.node
+        source = source_of(node)
     return node
 
 
