@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from anyshape.backends.native import small_graphs
 from anyshape.graph.plan import BufferDecl
 from anyshape.graph.segment_cuts import cuts, part_of_rounds
 from anyshape.loops.program import Area, Extern, Repeated
@@ -22,6 +23,7 @@ WIDTH = 64
 @pytest.fixture(autouse=True)
 def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(anyshape.config, "native_training", True)
+    monkeypatch.setattr(small_graphs, "LEAST_ELEMENTS", {})
     monkeypatch.setattr(anyshape.config, "on_compile_error", "raise")
 
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
+from anyshape.backends.native import small_graphs
 from tests import devices
 from tests.native.test_training import SIZES, WIDTH, B, V, W, compare, outcome
 
@@ -18,6 +19,7 @@ from tests.native.test_training import SIZES, WIDTH, B, V, W, compare, outcome
 @pytest.fixture(autouse=True)
 def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(anyshape.config, "native_training", True)
+    monkeypatch.setattr(small_graphs, "LEAST_ELEMENTS", {})
     monkeypatch.setattr(anyshape.config, "on_compile_error", "raise")
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 import torch.fx
 
-from anyshape.ops.node_meta import CALL, RESULT, WRITTEN
+from anyshape.graph.alias_analysis import source_of
+from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, WRITTEN
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
 
@@ -19,16 +20,21 @@ def kept_and_again(
     nodes: Sequence[torch.fx.Node],
     needed: Sequence[torch.fx.Node],
     known: Sequence[torch.fx.Node] | None = None,
+    read: Sequence[torch.fx.Node] | None = None,
 ) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
     """What is kept of the forward graph, and what is computed again, in order. `known`: what is
-    kept, for more than is needed here."""
+    kept, for more than is needed here, and the inputs that are `read` for that."""
     sources: dict[torch.fx.Node, frozenset[torch.fx.Node] | None] = {}
     kept: dict[torch.fx.Node, None] = dict.fromkeys(known or ())
+    # Eager code may write to any other input between forward and backward, as `x += f(x)` does.
+    # Nobody does so with a part of the parameters only.
+    lasting = {_base(node) for node in needed} if read is None else {*read}
 
     def of(node: torch.fx.Node) -> frozenset[torch.fx.Node] | None:
         """What has to be kept for it to be computed again; None if it cannot be."""
         if node.op == "placeholder":
-            return frozenset()
+            is_read = node in lasting or PARAMETER in node.meta or RESULT not in node.meta
+            return frozenset() if is_read else None
         if node in kept:
             return frozenset({node})
         if node not in sources:
@@ -46,6 +52,15 @@ def kept_and_again(
         else:
             _collect(node, kept, again)
     return list(kept), [node for node in nodes if node in again]
+
+
+def _base(node: torch.fx.Node) -> torch.fx.Node:
+    """What a view shows: both are changed at once."""
+    source = source_of(node)
+    while source is not None and source.is_certain:
+        node = source.node
+        source = source_of(node)
+    return node
 
 
 def _sources(

@@ -198,7 +198,7 @@ class _Backward(TermGraph):
         for node in self._nodes:
             if node.op in ("placeholder", "output") or SYMBOL in node.meta:
                 continue
-            if node.target in _MODES:
+            if node.target in MODES:
                 raise Unlowerable(f"a result requires grad, and modes change ({node.args})")
             call = node.meta.get(CALL)
             if call is None:
@@ -386,7 +386,8 @@ class _Backward(TermGraph):
     ) -> TrainingGraphs:
         own, outer = self._used(results)
         known = None if self._whole is None else [self._nodes[n] for n in self._whole.kept]
-        kept, again = kept_and_again(self._nodes, outer, known)
+        before = None if self._whole is None else [inputs[n] for n in self._whole.inputs]
+        kept, again = kept_and_again(self._nodes, outer, known, before)
         final = torch.fx.Graph()
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}
@@ -544,7 +545,7 @@ def _contiguous(meta: Meta) -> Meta:
 
 
 #: They change what tensors are.
-_MODES: Final = (enter_mode, leave_mode)
+MODES: Final = (enter_mode, leave_mode)
 
 
 def _is_known(result: Any) -> bool:

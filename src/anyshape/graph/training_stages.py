@@ -11,7 +11,7 @@ Gradients of the second result go through the first: hooks on it, `retain_grad` 
         return x.sin(), x.cos()
 
 These have nothing in common but what they are given: each has its own `backward`, and lets go what
-was kept for it alone. They are stages as well, unless effects are to be in order.
+was kept for it alone. They are stages as well, as long as effects stay in order.
 """
 
 from __future__ import annotations
@@ -114,8 +114,6 @@ _MOST_APART: Final = 4
 
 def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> dict[Node, int]:
     """The levels with those split whose results have nothing in common."""
-    if any(_touches_in_order(node) for node in nodes):
-        return level
     group: dict[Node, Node] = {}
     #: made of nothing that has a gradient, for whoever needs it
     free: set[Node] = set()
@@ -152,15 +150,24 @@ def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> di
     )
     if len(places) > len(set(level.values())) + _MOST_APART - 1:
         return level
-    return {
+    found = {
         node: places.index((level[node], numbers.get((level[node], first(node)), 0)))
         for node in nodes
     }
+    return found if _is_in_order(nodes, found) else level
 
 
-def _touches_in_order(node: Node) -> bool:
-    call = node.meta.get(CALL)
-    return call is not None and (may_draw(call.function) or bool(_written(node)))
+def _is_in_order(nodes: Sequence[Node], level: dict[Node, int]) -> bool:
+    """Whether effects come one after the other as they do in the program."""
+    written = {root for node in nodes for root in _written(node)}
+    latest: dict[Any, int] = {}
+    for node in nodes:
+        for each in _touched(node):
+            if each in written or each is _GENERATOR:
+                if level[node] < latest.get(each, 0):
+                    return False
+                latest[each] = level[node]
+    return True
 
 
 #: Stands for all generators of random numbers.

@@ -21,6 +21,8 @@ ARGUMENT: Final = "argument"
 #: set on a node that ran where autograd records nothing; its result may still say that it requires
 #: grad, as a view of a parameter does
 UNRECORDED: Final = "unrecorded"
+#: set on an input that is a parameter
+PARAMETER: Final = "parameter"
 #: set on a copy that is made to be written to: only what it is after that is ever read
 WRITTEN: Final = "written"
 #: and `torch.fx.GraphModule.meta`

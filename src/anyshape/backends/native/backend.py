@@ -27,7 +27,8 @@ from anyshape.backends.native.build import (
 )
 from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.backends.native.python_host import python_host
-from anyshape.backends.native.training import Backward, in_stages, trained
+from anyshape.backends.native.small_graphs import least_elements
+from anyshape.backends.native.training import Backward, in_stages, or_as_it_is, trained
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
 from anyshape.errors import InternalError
@@ -35,7 +36,7 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.autograd import is_recorded
-from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
+from anyshape.graph.backward_graph import MODES, TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
@@ -43,15 +44,16 @@ from anyshape.graph.graph_text import graph_text
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
+from anyshape.graph.saving_operators import SavingOperators
 from anyshape.graph.schedule import Schedule, schedule
-from anyshape.graph.training_stages import stages
+from anyshape.graph.training_stages import Stage, stages
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
 from anyshape.ops.node_meta import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.loader.errors import NativeUnavailable
-from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.support.lazy_dataclass import dataclass, field, replace
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -144,9 +146,21 @@ def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..
 
 def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
     program = functionalized(graph)
+    least = least_elements(program.graph, graph.meta[FACTS])
     parts = stages(program.graph)
     if len(parts) == 1:
-        return _built_stage(graph, program, now)
+        run = _built_stage(graph, program, now)
+    else:
+        run = _built_in_stages(graph, program, parts, now)
+    graph.meta[REPORT] = replace(graph.meta[REPORT], least=least)
+    return or_as_it_is(program, run, run_graph_later(graph), least)
+
+
+def _built_in_stages(
+    graph: torch.fx.GraphModule, program: FunctionalGraph, parts: Sequence[Stage], now: bool
+) -> Callable[..., Any]:
+    # Modes are entered and left in order, and what is written to is known to the whole graph.
+    is_apart = not program.written and not any(n.target in MODES for n in program.graph.nodes)
     inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
     written = {inputs[number] for number in program.written}
     built: list[Callable[..., Any]] = []
@@ -154,18 +168,22 @@ def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[
     for part in parts:
         own = _LazyGraphModule(torch.nn.Module(), part.graph)
         own.meta |= graph.meta
-        if is_recorded(part.graph.nodes):
-            apart = functionalized(own)
-            # What another stage writes to is not what it was, either.
-            changed = tuple(n for n, node in enumerate(part.inputs) if node in written)
-            try:
+        try:
+            if is_recorded(part.graph.nodes):
+                apart = functionalized(own)
+                # What another stage writes to is not what it was, either.
+                changed = tuple(n for n, node in enumerate(part.inputs) if node in written)
                 built.append(_built_stage(own, apart._replace(written=changed, read=changed), now))
-            except NothingNative as why:
-                own.meta[REPORT] = NativeReport(whole=str(why))
-                built.append(run_graph(own, []))
-        else:
-            built.append(_built(own, [], now))
+            else:
+                built.append(_built(own, [], now))
+        except Unlowerable as why:
+            if not is_apart and not isinstance(why, NothingNative):
+                raise
+            own.meta[REPORT] = NativeReport(whole=str(why))
+            built.append(run_graph(own, []))
         reports.append(own.meta[REPORT])
+    if not any(isinstance(each, TrainingReport) for each in reports):
+        raise Unlowerable(next((each.whole for each in reports if each.whole), "no native stage"))
     graph.meta[REPORT] = StagedReport(reports)
     return in_stages(program, parts, built)
 
@@ -195,7 +213,9 @@ def _built_stage(
     if stream.listening(kinds.TrainingGraphs):
         texts = [graph_text(each) for each in (eager, graphs.forward, graphs.backward)]
         stream.emit(kinds.TrainingGraphs(*texts, compile_id=graph.meta.get(COMPILE_ID, "")))
-    return trained(graphs, forward, backward, run_graph_later(eager), run_graph_later(graph))
+    saving = SavingOperators(program.graph, graph.meta[FACTS])
+    later = run_graph_later(eager), run_graph_later(graph)
+    return trained(graphs, forward, backward, *later, saving)
 
 
 def _kept(graphs: TrainingGraphs) -> str:
@@ -334,6 +354,10 @@ class NativeReport:
         return lines + [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
 
 
+def _few(least: int) -> list[str]:
+    return [f"few operators: eager's if no tensor has {least} elements"] if least else []
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
     """Of a graph with gradients."""
@@ -345,9 +369,11 @@ class TrainingReport:
     by_torch: Mapping[str, str]
     #: what the backward graph needs of the forward one
     kept: str
+    #: how many elements a tensor has at least, where it is used
+    least: int = 0
 
     def lines(self) -> Sequence[str]:
-        lines = [f"forward: {line}" for line in self.forward.lines()]
+        lines = _few(self.least) + [f"forward: {line}" for line in self.forward.lines()]
         lines.append(f"backward: {self.kept}")
         lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
         return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]
@@ -358,9 +384,10 @@ class StagedReport:
     """Of a graph whose results are computed of each other."""
 
     stages: Sequence[TrainingReport | NativeReport]
+    least: int = 0
 
     def lines(self) -> Sequence[str]:
-        return [
+        return _few(self.least) + [
             f"stage {number}: {line}"
             for number, each in enumerate(self.stages)
             for line in each.lines()

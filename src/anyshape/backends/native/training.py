@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 import torch.fx
+from torch.nn.parallel import DistributedDataParallel
 
 from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable
+from anyshape.graph.saving_operators import SavingOperators
 from anyshape.graph.training_stages import Stage
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import RESULT, SYMBOL
@@ -43,6 +45,19 @@ class _Prepared(NamedTuple):
     symbols: Sequence[tuple[int, int | None]]
     #: numbers of the inputs that its results are gradients of
     wanted: Sequence[int]
+    #: places of what it reads of all that is saved
+    reads: frozenset[int]
+
+
+class _Rest(NamedTuple):
+    """What other outputs of a function may still need, when torch has let it go."""
+
+    saved: Sequence[torch.Tensor]
+    #: places of what was changed meanwhile, and versions of all of it
+    changed: frozenset[int]
+    versions: Sequence[int | None]
+    #: outputs that gradients came back for
+    done: tuple[int, ...]
 
 
 def trained(
@@ -51,10 +66,11 @@ def trained(
     backward: Callable[[tuple[int, ...]], Backward | None],
     eager: Callable[..., Any],
     as_it_is: Callable[..., Any],
+    saving: SavingOperators,
 ) -> Callable[..., Any]:
     """A function of the program's inputs. `backward`: what to call where gradients come back for
     these outputs; None if there is nothing. `eager`: the graph without writes, operator by
-    operator, and the program `as_it_is`."""
+    operator, and the program `as_it_is`. `saving`: what eager code keeps of it."""
     count, differentiable = graphs.outputs, graphs.differentiable
     written = frozenset(graphs.program.written)
     read, is_drawn = graphs.program.read, graphs.draws
@@ -66,6 +82,8 @@ def trained(
     plain = [number for number in range(count) if number not in differentiable]
     kept = len(graphs.kept)
     saves = bool(kept or needed)
+    several = saves and len(differentiable) > 1
+    inputs_saved = range(kept, kept + len(needed))
     in_kept = [number in graphs.in_kept for number in range(count)]
     made: dict[tuple[int, ...], _Prepared | None] = {}
 
@@ -82,9 +100,14 @@ def trained(
             ctx.given = inputs
             ctx.versions = _versions(inputs, watched)
             # Only what is needed is saved: torch looks whether that was changed meanwhile.
-            ctx.save_for_backward(*found[count:], *[inputs[number] for number in needed])
+            values = found[count:]
+            if several:
+                values = _not_of(outputs, values)
+            ctx.save_for_backward(*values, *[inputs[number] for number in needed])
             if needed:
                 ctx.memory = _memory(inputs, needed)
+            if several:
+                ctx.rest = None
             if plain:
                 values = [outputs[number] for number in plain]
                 ctx.mark_non_differentiable(*(e for e in values if isinstance(e, torch.Tensor)))
@@ -93,25 +116,36 @@ def trained(
         @staticmethod
         @without_autocast
         def backward(ctx: Any, *grads: Any) -> Any:
-            # What saves nothing may be asked again and again.
-            saved, inputs = ctx.saved_tensors if saves else (), ctx.given
             used = tuple([number for number in differentiable if grads[number] is not None])
+            inputs = ctx.given
+            if used and used not in made:
+                made[used] = _prepared(backward(used), needed, kept, places)
+            own = made.get(used)
+            given = [grads[number] for number in used]
+            is_native = own is not None and not torch.is_grad_enabled()
+            is_native = is_native and all(map(_is_plain, given))
+            changed: frozenset[int] = frozenset()
+            if several:
+                reads = own.reads if own is not None and is_native else inputs_saved
+                saved, changed = of_several(ctx, used, reads)
+            else:
+                # What saves nothing may be asked again and again.
+                saved = ctx.saved_tensors if saves else ()
             if needed and ctx.memory != _memory(inputs, needed):
                 _check_memory(inputs, needed, saved[kept:], ctx.memory)
             if not used:
                 return (None,) * len(inputs)
-            given = [grads[number] for number in used]
-            if used not in made:
-                made[used] = _prepared(backward(used), needed, kept, places)
-            own = made[used]
-            if own is None or torch.is_grad_enabled() or not all(map(_is_plain, given)):
+            gives_back = saves and not _graph_is_kept()
+            if gives_back and several:
+                gives_back = not leaves_rest(ctx, saved, changed, used)
+            if own is None or not is_native:
                 return by_autograd(ctx, saved, used, given)
             ready = [grad.contiguous() for grad in given]
             symbols = [inputs[n] if dim is None else inputs[n].shape[dim] for n, dim in own.symbols]
             taken = [inputs[n] if at is None else saved[at] for n, at in own.inputs]
             arguments = [*saved[:kept], *taken, *ready, *symbols]
             result: list[Any] = [None] * len(inputs)
-            if saves and not _graph_is_kept():
+            if gives_back:
                 # Whatever the function has read last is given back while it runs.
                 ctx.maybe_clear_saved_tensors()
                 ctx.given = None
@@ -126,6 +160,35 @@ def trained(
                     result[number] = grad.clone() if place in memory and grad.numel() else grad
                     memory.add(place)
             return tuple(result)
+
+    def leaves_rest(
+        ctx: Any, saved: Sequence[torch.Tensor], changed: frozenset[int], used: tuple[int, ...]
+    ) -> bool:
+        """Whether something has to be kept here, since eager code could go on with another output:
+        torch lets go all of it."""
+        done = used if ctx.rest is None else (*ctx.rest.done, *used)
+        is_needed = done != differentiable and any(
+            not saving.are_shared(done, [each]) for each in differentiable
+        )
+        versions = _versions(saved, range(len(saved)))
+        ctx.rest = _Rest(saved, changed, versions, done) if is_needed else None
+        return is_needed
+
+    def of_several(
+        ctx: Any, used: tuple[int, ...], reads: Collection[int]
+    ) -> tuple[Sequence[torch.Tensor], frozenset[int]]:
+        """What is saved, and the places of what was changed meanwhile: nothing that is read."""
+        rest: _Rest | None = ctx.rest
+        if rest is None or saving.are_shared(rest.done, used):
+            return _unpacked(ctx._raw_saved_tensors, reads)
+        pairs = zip(rest.versions, _versions(rest.saved, range(len(rest.saved))), strict=True)
+        later = {place for place, (before, now) in enumerate(pairs) if before != now}
+        if any(place in rest.changed | later for place in reads):
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an "
+                "inplace operation: another result has its gradients already, this one needs it"
+            )
+        return rest.saved, rest.changed | later
 
     def by_autograd(ctx: Any, saved: Sequence[Any], used: Sequence[int], given: Any) -> Any:
         inputs = list(ctx.given)
@@ -173,12 +236,36 @@ def _prepared(
         return None
     graphs = backward.graphs
     at = {number: kept + place for place, number in enumerate(needed)}
+    taken = [node for node in graphs.backward.graph.nodes if node.op == "placeholder"]
+    reads = {place for place in range(kept) if taken[place].users}
     return _Prepared(
         backward.function,
         [(number, at.get(number)) for number in graphs.inputs],
         [places[symbol] for symbol in graphs.symbols],
         graphs.wanted,
+        frozenset(reads | {at[number] for number in graphs.inputs if number in at}),
     )
+
+
+def or_as_it_is(
+    program: FunctionalGraph, run: Callable[..., Any], as_it_is: Callable[..., Any], least: int
+) -> Callable[..., Any]:
+    """Runs the program as it is where that is seen, or where native code does not pay: no input has
+    as many elements as `least`."""
+    metas = [node.meta.get(RESULT) for node in program.graph.nodes if node.op == "placeholder"]
+    tensors = [number for number, meta in enumerate(metas) if isinstance(meta, Meta)]
+    wanted = [n for n in tensors if getattr(metas[n], "requires_grad", False)]
+
+    def chosen(*inputs: Any) -> Any:
+        if least and all(inputs[number].numel() < least for number in tensors):
+            return as_it_is(*inputs)
+        # Hooks of several are called in the order of operators; anomalies are told of by operator.
+        hooked = sum(_has_hooks(inputs[number]) for number in wanted)
+        if hooked > 1 or torch.is_anomaly_enabled() or _is_reduced_meanwhile():
+            return as_it_is(*inputs)
+        return run(*inputs)
+
+    return chosen
 
 
 def in_stages(
@@ -229,6 +316,13 @@ _graph_is_kept: Callable[[], bool] = getattr(  # noqa: B009 no stub has it
 )._get_current_graph_task_keep_graph
 
 
+def _is_reduced_meanwhile() -> bool:
+    """Whether other ranks wait for gradients: those that are there first are on their way while the
+    others are computed."""
+    wrapper: Any = DistributedDataParallel._active_ddp_module
+    return wrapper is not None and wrapper.process_group.size() > 1
+
+
 def _has_hooks(value: Any) -> bool:
     return bool(value._backward_hooks or value._post_accumulate_grad_hooks)
 
@@ -245,6 +339,30 @@ def _apart(output: Any, in_kept: bool) -> Any:
         return output.clone(memory_format=torch.preserve_format)
     place = (output.storage_offset(), output.size(), output.stride())
     return output.new_empty(0).set_(output.untyped_storage(), *place)
+
+
+def _not_of(outputs: Sequence[Any], values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The same memory and versions, but no outputs: torch gives those back all at once only."""
+    own = {id(each) for each in outputs}
+    return [each.detach() if id(each) in own else each for each in values]
+
+
+def _unpacked(
+    saved: Sequence[Any], reads: Collection[int]
+) -> tuple[list[torch.Tensor], frozenset[int]]:
+    """What torch has saved, and the places of what was changed meanwhile. It raises what torch does
+    if that is to be read."""
+    found: list[torch.Tensor] = []
+    changed: set[int] = set()
+    for place, each in enumerate(saved):
+        try:
+            found.append(each.unpack())
+        except RuntimeError:
+            if place in reads:
+                raise
+            found.append(each.data)
+            changed.add(place)
+    return found, frozenset(changed)
 
 
 def _versions(inputs: Sequence[Any], watched: Sequence[int]) -> list[int | None]:

@@ -16,6 +16,7 @@ from anyshape.capture.outline.sites import Site
 from anyshape.capture.record.graph_names import BoundGraph
 from anyshape.guards.guard import Frame
 from anyshape.guards.path import Path
+from anyshape.ops.node_meta import PARAMETER
 from anyshape.ops.size_nodes import SizeNodes
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Expr, Fact, Facts, Symbol
@@ -115,6 +116,8 @@ class RecordedSegment:
             # Named after a node of another graph. The name of the parameter is the node's own: one
             # that is given to it in a line of its own could be the parameter of another.
             node.target = node.name
+        if isinstance(example, torch.nn.Parameter):
+            node.meta[PARAMETER] = True
         self.inputs.append((node, source, example))
         return node
 
