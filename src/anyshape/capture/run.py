@@ -12,6 +12,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.overrides import TorchFunctionMode
 
 from anyshape.capture.abort import AbortCapture, AbortReason
+from anyshape.capture.builtins.backward import Grads
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import any_item
 from anyshape.capture.externals.epilogue import Recipe
@@ -65,9 +66,13 @@ def capture(
     whole: bool = False,
     contract: AssumedContract | None = None,
     left_and_raised: Callable[[AbortReason], None] = lambda left: None,
+    before_write: Callable[[torch.Tensor], None] | None = None,
 ) -> Captured:
     """Call `function` and record it. Exceptions of the function pass through; where they come
-    after the capture had to leave, `left_and_raised` is told why it had to."""
+    after the capture had to leave, `left_and_raised` is told why it had to.
+
+    `before_write` is called with tensors from outside before they are changed; with it, gradients
+    that the program computes are part of the graph, too."""
     hooks: Hooks | None = None
     scout = ScoutingHooks()
 
@@ -83,6 +88,9 @@ def capture(
     outside = Externals(tracer, Journal(tracer.cannot_replay))
     recorder.contents_of = outside.contents
     hooks = Hooks(tracer, recorder, outside)
+    if before_write is not None:
+        hooks.grads = Grads(hooks)
+        recorder.before_write = before_write
     state = read_state()
     random = default_generators.get_state()
     call = hooks.callables
@@ -110,6 +118,8 @@ def capture(
             try:
                 if contract is not None:
                     contract.guard_unread(tracer)
+                if hooks.grads is not None:
+                    hooks.grads.finish()
                 trace = _trace(tracer, recorder, outside, state, result, random)
             except AbortCapture as left:
                 tracer.leave_for(left)

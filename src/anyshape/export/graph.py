@@ -18,7 +18,7 @@ from anyshape.capture.record.segments import RuntimeAssert
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.errors import CannotExport
 from anyshape.export import results
-from anyshape.export.program import put_tensor
+from anyshape.export.program import place_of, place_text, put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Access, Path, find
@@ -258,6 +258,10 @@ class GraphBuilder:
             ) from None
         self._leave_out(recipe.left_out)
         self._graph.output(returned)
+        for node in reversed(recipe.without_grad):
+            with self._graph.inserting_before(_behind_inputs(node)):
+                name = place_text(place_of(node))
+                self._graph.call_function(results.expect_no_grad, (node, name))
 
     def _leave_out(self, changes: Mapping[tuple[Path, str], object]) -> None:
         """Plain values that the program sets on objects outside: an artifact without them is right

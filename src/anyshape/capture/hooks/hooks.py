@@ -15,6 +15,7 @@ import torch
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import table as natives
+from anyshape.capture.builtins.backward import Grads
 from anyshape.capture.builtins.torch_state import CHECK_NAMES
 from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Effect
@@ -50,6 +51,8 @@ class Hooks(OperatorHooks, ItemHooks):
         self.callables = Callables(self)
         #: context managers that were entered by name, with what stands for them, the innermost last
         self.entered: list[tuple[object, object]] = []
+        #: `.grad` of tensors, if the backward is to be captured too
+        self.grads: Grads | None = None
         self.identities = {}
         self.by_identity = {}
         self._globals_read: dict[tuple[int, str], object] = {}
@@ -57,6 +60,8 @@ class Hooks(OperatorHooks, ItemHooks):
     def forget(self) -> None:
         """Let go of the program's objects: to be called when nobody watches any more."""
         self.entered.clear()
+        if self.grads is not None:
+            self.grads.forget()
         self._globals_read.clear()
         self.callables.forget()
 
@@ -199,6 +204,8 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def _tensor_state(self, tensor: torch.Tensor, name: str) -> object:
         path = self.tracer.path_of(tensor)
+        if name == "grad" and self.grads is not None:
+            return self.grads.get(tensor)
         with torch._C.DisableTorchFunction():
             value = getattr(tensor, name)
         if path is None:
@@ -210,6 +217,9 @@ class Hooks(OperatorHooks, ItemHooks):
     def set_attribute(self, obj: object, name: str, value: object) -> None:
         try:
             if isinstance(obj, torch.Tensor):
+                if name == "grad" and self.grads is not None:
+                    self.grads.set(obj, value)
+                    return
                 raise AbortCapture(f"the attribute `{name}` of a tensor is set")
             self.attributes.set(obj, name, value)
             return
