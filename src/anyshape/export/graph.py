@@ -177,11 +177,26 @@ class GraphBuilder:
         key = id(value)
         name = self._weights.parameters.get(key) or self._weights.buffers.get(key)
         if name is None:
+            name = _name_in_module(path)
+        if name is None or not self._is_free(name):
             name = f"constants.{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
             self._constants += 1
-        put_tensor(self._root, name, value, key in self._weights.parameters)
+        put_tensor(self._root, name, value, isinstance(value, torch.nn.Parameter))
         found = self._tensors[id(value)] = self._graph.get_attr(name)
         return found
+
+    def _is_free(self, name: str) -> bool:
+        """Whether no weight has the name, or a name that goes on from it."""
+        if name in {*self._weights.parameters.values(), *self._weights.buffers.values()}:
+            return False
+        held: Any = self._root
+        for part in name.split("."):
+            if not isinstance(held, torch.nn.Module):
+                return False
+            held = getattr(held, part, None)
+            if held is None:
+                return True
+        return False
 
     # -- the program -------------------------------------------------------------------------------
 
@@ -282,6 +297,20 @@ class GraphBuilder:
             self.left_out.append(f"it sets `{text}` to {value!r}, which the artifact does not do")
 
 
+def _name_in_module(path: Path) -> str | None:
+    """The name of a weight of a module that the program finds outside: `model.0.weight`. Those of
+    an optimizer have one already."""
+    if path.parent is None:
+        return path.text if _STATE.fullmatch(path.text) else None
+    if path.parent.key not in _HOLDS_TENSORS:
+        return None
+    parts = [str(each.key) for each in path.line[1:] if each.key not in _HOLDERS]
+    return ".".join(parts) if all(re.fullmatch(r"\w+", part) for part in parts) else None
+
+
+_STATE: Final = re.compile(r"optimizer\.\w+\.\d+")
+_HOLDS_TENSORS: Final = ("_parameters", "_buffers")
+_HOLDERS: Final = (*_HOLDS_TENSORS, "_modules")
 _STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 _PLAIN_DEFAULTS: Final = (type(None), bool, int, float, str)
 _WORDS: Final = re.compile(r"[\W_]+")

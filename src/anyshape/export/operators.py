@@ -179,7 +179,7 @@ _DUNDERS: Final = frozenset(
     f"__{form}{name}__"
     for form in ("", "r", "i")
     for name in (
-        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+        *("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "matmul"),
         *("and", "or", "xor", "lshift", "rshift"),
     )
 ) | frozenset(

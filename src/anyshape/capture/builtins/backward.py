@@ -10,6 +10,7 @@ Without this (`Hooks.grads` is None) all of it ends a graph.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -95,8 +96,10 @@ class Grads:
 def _in_place(hooks: Hooks, grad: torch.Tensor, more: torch.Tensor) -> None:
     before = torch.is_grad_enabled()
     hooks.call(torch._C._set_grad_enabled, False)
-    hooks.call(torch.Tensor.add_, grad, more)
-    hooks.call(torch._C._set_grad_enabled, before)
+    try:
+        hooks.call(torch.Tensor.add_, grad, more)
+    finally:
+        hooks.call(torch._C._set_grad_enabled, before)
 
 
 # -- gradients -------------------------------------------------------------------------------------
@@ -300,11 +303,13 @@ def _step(hooks: Hooks, optimizer: Any, closure: Any = None) -> None:
                 raise AbortCapture(f"`{kind.__name__}` with `{option}=True`", f"leave out `{option}`")
     before = torch.is_grad_enabled()
     hooks.call(torch._C._set_grad_enabled, False)
-    if kind is torch.optim.SGD:
-        _sgd(hooks, optimizer)
-    else:
-        hooks.call(inspect.unwrap(kind.step), optimizer)
-    hooks.call(torch._C._set_grad_enabled, before)
+    try:
+        if kind is torch.optim.SGD:
+            _sgd(hooks, optimizer)
+        else:
+            hooks.call(inspect.unwrap(kind.step), optimizer)
+    finally:
+        hooks.call(torch._C._set_grad_enabled, before)
 
 
 #: Those whose steps are the same operators in every call, once there is a state.
@@ -369,12 +374,22 @@ def _sgd(hooks: Hooks, optimizer: Any) -> None:
         hooks.call(sgd, parameters, grads, buffers, has_sparse_grad=sparse, **options)
 
 
+#: `torch.optim` hides the module behind its class.
+_OPTIMIZER: Final = sys.modules[torch.optim.Optimizer.__module__]
+
+
+def _get_value(hooks: Hooks, value: Any) -> Any:
+    """The number of a step, with as many digits as in eager code, where it is one of Python's."""
+    return hooks.call(torch.Tensor.double, value) if isinstance(value, torch.Tensor) else value
+
+
 MODELS: Final[dict[Any, Any]] = {
     torch.Tensor.backward: _backward,
     torch.autograd.backward: _backward_of,
     torch.autograd.grad: _grad,
     torch.nn.Module.zero_grad: _zero_grad,
     torch.optim.Optimizer.zero_grad: _zero_grad,
+    vars(_OPTIMIZER)["_get_value"]: _get_value,
 }
 
 
