@@ -178,7 +178,8 @@ class GraphBuilder:
         name = self._weights.parameters.get(key) or self._weights.buffers.get(key)
         if name is None:
             name = _name_in_module(path)
-        if name is None or not self._is_free(name):
+            name = name if name is not None and self._is_free(name) else None
+        if name is None:
             name = f"constants.{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
             self._constants += 1
         put_tensor(self._root, name, value, isinstance(value, torch.nn.Parameter))
@@ -304,10 +305,15 @@ def _name_in_module(path: Path) -> str | None:
         return path.text if _STATE.fullmatch(path.text) else None
     if path.parent.key not in _HOLDS_TENSORS:
         return None
-    parts = [str(each.key) for each in path.line[1:] if each.key not in _HOLDERS]
+    first = _VARIABLE.fullmatch(path.root.text)
+    steps = [each for each in path.line[1:] if each.access is not Access.CELL]
+    parts = [str(each.key) for each in steps if each.key not in _HOLDERS]
+    if first is not None:
+        parts.insert(0, first[1])
     return ".".join(parts) if all(re.fullmatch(r"\w+", part) for part in parts) else None
 
 
+_VARIABLE: Final = re.compile(r"L\['(\w+)'\]")
 _STATE: Final = re.compile(r"optimizer\.\w+\.\d+")
 _HOLDS_TENSORS: Final = ("_parameters", "_buffers")
 _HOLDERS: Final = (*_HOLDS_TENSORS, "_modules")

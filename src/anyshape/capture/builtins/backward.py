@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import torch
 from torch.optim.sgd import sgd
+from torch.utils._foreach_utils import _group_tensors_by_device_and_dtype
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks
@@ -297,7 +298,10 @@ def _step(hooks: Hooks, optimizer: Any, closure: Any = None) -> None:
         )
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise AbortCapture("an optimizer has hooks", "remove them before the export")
-    for group in optimizer.param_groups:
+    for number, group in enumerate(optimizer.param_groups):
+        for name, value in group.items():
+            if isinstance(value, torch.Tensor):
+                _know(hooks, value, f"optimizer.{name}.{number}")
         for option in ("differentiable", "fused", "capturable"):
             if group.get(option):
                 raise AbortCapture(f"`{kind.__name__}` with `{option}=True`", f"leave out `{option}`")
@@ -374,6 +378,34 @@ def _sgd(hooks: Hooks, optimizer: Any) -> None:
         hooks.call(sgd, parameters, grads, buffers, has_sparse_grad=sparse, **options)
 
 
+def _scheduled(function: Any) -> Any:
+    """The optimizer whose step a scheduler has wrapped, to see whether it is called."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__, strict=True))
+    return cells["opt_ref"].cell_contents()
+
+
+def _schedule(hooks: Hooks, scheduler: Any, *args: Any) -> None:
+    raise AbortCapture(
+        "a scheduler changes the rate of an optimizer, which is a number of the artifact",
+        "call it outside, and have the rate in a tensor: lr=torch.tensor(0.1)",
+    )
+
+
+def _grouped(hooks: Hooks, lists: Any, with_indices: Any = False) -> dict[Any, Any]:
+    """Lists of tensors, by device and dtype of the first of them."""
+    rows = [list(hooks.iterate(each)) for each in hooks.iterate(lists)]
+    found: dict[Any, tuple[list[list[Any]], list[int]]] = {}
+    for number, tensor in enumerate(rows[0]):
+        with torch._C.DisableTorchFunction():
+            key = tensor.device, tensor.dtype
+        group, indices = found.setdefault(key, ([[] for _ in rows], []))
+        for own, row in zip(group, rows, strict=True):
+            own.append(row[number])
+        if with_indices:
+            indices.append(number)
+    return found
+
+
 #: `torch.optim` hides the module behind its class.
 _OPTIMIZER: Final = sys.modules[torch.optim.Optimizer.__module__]
 
@@ -389,13 +421,17 @@ MODELS: Final[dict[Any, Any]] = {
     torch.autograd.grad: _grad,
     torch.nn.Module.zero_grad: _zero_grad,
     torch.optim.Optimizer.zero_grad: _zero_grad,
+    torch.optim.lr_scheduler.LRScheduler.step: _schedule,
+    _group_tensors_by_device_and_dtype: _grouped,
     vars(_OPTIMIZER)["_get_value"]: _get_value,
 }
 
 
-def model_of(function: object, args: Sequence[Any]) -> Callable[..., Any] | None:
+def model_of(function: Any, args: Sequence[Any]) -> Callable[..., Any] | None:
     """The model of a function in a capture with gradients, by what it is called with."""
     found = MODELS.get(function)
+    if vars(function).get("_wrapped_by_lr_sched"):
+        return lambda hooks, *args, **kwargs: _step(hooks, _scheduled(function), *args, **kwargs)
     if found is not None or not args or not isinstance(args[0], torch.optim.Optimizer):
         return found
     kind = type(args[0])
