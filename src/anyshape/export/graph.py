@@ -57,6 +57,7 @@ class GraphBuilder:
         bound: Mapping[str, object],
         weights: Weights,
         function: str,
+        has_backward: bool = False,
     ) -> None:
         self._trace = trace
         self._signature = signature
@@ -64,6 +65,7 @@ class GraphBuilder:
         self._bound = bound
         self._weights = weights
         self._function = function
+        self._has_backward = has_backward
         self._graph = torch.fx.Graph()
         self._root = torch.nn.Module()
         self._paths: dict[Path, torch.fx.Node] = {}
@@ -84,6 +86,8 @@ class GraphBuilder:
         for each in self._trace.extra:
             if isinstance(each, Path):
                 self._at(each)  # before anything is changed
+        if self._has_backward:
+            self._expect_gradients(segment, copies)
         outputs = self._copy(segment, copies)
         self._check(segment, outputs)
         self._return(outputs)
@@ -128,6 +132,16 @@ class GraphBuilder:
                 if RESULT in node.meta:
                     found.meta.setdefault(RESULT, node.meta[RESULT])
         return copies
+
+    def _expect_gradients(
+        self, segment: TracedSegment, copies: Mapping[torch.fx.Node, object]
+    ) -> None:
+        """A backward in the graph is for the tensors that required grad."""
+        for node, example in zip(copies, segment.examples, strict=True):
+            if isinstance(example, torch.Tensor) and example.is_floating_point():
+                found: Any = copies[node]
+                args = (found, example.requires_grad, place_text(place_of(found)))
+                self._graph.call_function(results.expect_requires_grad, args)
 
     def _is_given(self, path: Path) -> bool:
         """Whether it is found in what the caller gives."""

@@ -10,8 +10,8 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.export import results
 from anyshape.export.mutation_schema import Instead, Unknown, Write
+from anyshape.export.program import is_of_gradient
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.ops.node_meta import CALL
 from anyshape.support.lazy_dataclass import dataclass, field
@@ -75,7 +75,7 @@ class _Run:
         for node in self._module.graph.nodes:
             if node.op == "output":
                 break
-            if _is_of_gradient(node):
+            if is_of_gradient(node):
                 continue  # That is the caller's to have or not.
             if node.op not in ("placeholder", "get_attr"):
                 self._check(node)
@@ -143,13 +143,6 @@ class _Run:
             found = expected if cast is None else expected.to(cast)
             if torch.allclose(found, target, rtol=0, atol=0, equal_nan=True):
                 self._found.casts[node] = cast
-
-
-def _is_of_gradient(node: Node) -> bool:
-    """Whether it looks at `.grad` of a tensor, or sets it."""
-    if node.target is results.set_attribute:
-        return node.args[1] == "grad"
-    return node.target in (results.add_grad, results.expect_no_grad)
 
 
 def _is_given(node: Node) -> bool:

@@ -60,10 +60,16 @@ class Program:
         """Arguments and weights whose `.grad` a call sets or adds to, by name."""
         found: list[str] = []
         for node in self.graph_module.graph.nodes:
-            is_set = node.target is results.set_attribute and node.args[1] == "grad"
-            if node.target is results.add_grad or (is_set and node.args[2] is not None):
+            if not is_of_gradient(node) or node.target is results.expect_no_grad:
+                continue
+            if node.args[-1] is not None:
                 found.append(place_text(place_of(node.args[0])))
         return tuple(found)
+
+    @property
+    def sets_gradients(self) -> bool:
+        """Whether a call looks at `.grad` of tensors, or changes it: nobody else has that."""
+        return any(map(is_of_gradient, self.graph_module.graph.nodes))
 
     def sizes_of(self, name: str) -> str:
         """The type of an input, if it is a tensor: `float32[batch, 4]`."""
@@ -93,6 +99,13 @@ class Program:
         sizes = ", ".join(map(self.inputs.size_text, value["sizes"]))
         dtype = value.get("dtype")
         return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
+
+
+def is_of_gradient(node: torch.fx.Node) -> bool:
+    """Whether it looks at `.grad` of a tensor, or sets it."""
+    if node.target is results.set_attribute:
+        return node.args[1] == "grad"
+    return node.target in (results.add_grad, results.expect_no_grad)
 
 
 def with_weights_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:

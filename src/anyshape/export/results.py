@@ -162,6 +162,20 @@ def expect_no_grad(tensor: torch.Tensor, name: str) -> None:
         )
 
 
+def expect_requires_grad(tensor: torch.Tensor, expected: bool, name: str) -> None:
+    """Raise unless gradients end at a tensor, or do not come to it, as in the export."""
+    if tensor.requires_grad is not expected:
+        raise ExportCheckFailed(
+            condition=f"{name}.requires_grad is {expected}",
+            reason="the program calls backward(), for the tensors that required grad in the export",
+        )
+    if expected and not tensor.is_leaf:
+        raise ExportCheckFailed(
+            condition=f"{name}.is_leaf",
+            reason="the program calls backward(), which ends at the tensors that it is given",
+        )
+
+
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     f"anyshape.{function.__name__}": function
     for function in (
@@ -178,8 +192,10 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
         set_item,
         add_grad,
         expect_no_grad,
+        expect_requires_grad,
     )
 }
 
 #: All but those that check: they put the result together, after everything has been computed.
-PUT_TOGETHER: Final = frozenset(OPERATORS.values()) - {expect, expect_no_grad}
+CHECKS: Final = frozenset({expect, expect_no_grad, expect_requires_grad})
+PUT_TOGETHER: Final = frozenset(OPERATORS.values()) - CHECKS

@@ -256,6 +256,7 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
         bound,
         Weights.of(subject.module),
         subject.name,
+        computes_gradients(attempt.trace.segments[0].graph.graph),
     )
     graph_module = builder.build()
     graph_module.train(subject.module.training if subject.module is not None else False)

@@ -66,9 +66,6 @@ class _Inline:
         results, tensors, weights = self._arguments()
         if not all(each in inputs for each in tensors):
             raise Unlowerable("gradients of what is computed on the way")
-        if any(node.target is torch._C._set_grad_enabled and not node.args[0] for node in before):
-            # What is written there may be read where gradients are recorded.
-            self._refuse_writes(before)
         # What is needed behind, by itself: the results come first.
         read = {each for node in after for each in node.all_input_nodes}
         later = [node for node in before if node in read and node.op != "placeholder"]
@@ -93,16 +90,6 @@ class _Inline:
     def _arguments(self) -> tuple[list[Node], list[Node], list[Node | None]]:
         results, tensors, weights = self._at.args[:3]
         return list(results), list(tensors), list(weights)  # pyright: ignore[reportArgumentType] lists
-
-    def _refuse_writes(self, nodes: Sequence[Node]) -> None:
-        """A parameter that is written to before its gradient is asked for is left to autograd."""
-        for node in nodes:
-            call = node.meta.get(CALL)
-            if call is None or UNRECORDED not in node.meta:
-                continue
-            name = getattr(call.function, "__name__", "")
-            if name.endswith("_") and not name.endswith("__") and _reaches_leaf(node):
-                raise Unlowerable(f"`{name}` writes to a tensor with a gradient before it")
 
     def _part(
         self, inputs: Sequence[Node], nodes: Sequence[Node], outputs: Sequence[Node]
@@ -151,7 +138,7 @@ class _Inline:
             if node.op == "placeholder":
                 mapped[node] = next(values)
             elif node.op == "output":
-                return list(torch.fx.map_arg(node.args[0], mapped.__getitem__))  # pyright: ignore[reportArgumentType] a tuple
+                return list(torch.fx.map_arg(node.args[0], mapped.__getitem__))
             else:
                 made = mapped[node] = self._graph.node_copy(node, mapped.__getitem__)
                 if "stack_trace" not in made.meta:
@@ -208,13 +195,13 @@ class _Inline:
         if meta.shape != own.shape or meta.dtype is not own.dtype:
             raise Unlowerable("a weight of another form than its result")
         found = self._mapped[weight]
-        return found if meta.is_contiguous else self._call(torch.Tensor.contiguous, meta.like(), found)
+        return (
+            found if meta.is_contiguous else self._call(torch.Tensor.contiguous, meta.like(), found)
+        )
 
     # -- gradients ---------------------------------------------------------------------------------
 
-    def _gradients(
-        self, found: dict[Node, Node], tensors: Sequence[Node], made: Set[Node]
-    ) -> None:
+    def _gradients(self, found: dict[Node, Node], tensors: Sequence[Node], made: Set[Node]) -> None:
         """Have those that the program asks for, each with memory of its own. `made`: nodes of the
         backward."""
         expected: Any = self._at.meta[RESULT]
@@ -226,7 +213,9 @@ class _Inline:
                 raise Unlowerable("no gradient reaches a tensor")
             own: Meta = grad.meta[RESULT]
             sizes = zip(own.shape, meta.shape, strict=True)
-            if own.dtype is not meta.dtype or not all(a == b or facts.equal(a, b) for a, b in sizes):
+            if own.dtype is not meta.dtype or not all(
+                a == b or facts.equal(a, b) for a, b in sizes
+            ):
                 raise Unlowerable("a gradient of another form than its tensor")
             root = _root(grad)
             is_own = root in made and root not in memory and isinstance(own.layout, Dense)
@@ -255,13 +244,6 @@ class _Inline:
                 self._graph.output(torch.fx.map_arg(node.args[0], self._mapped.__getitem__))
             elif node.op != "placeholder":
                 self._mapped[node] = self._copied(node)
-
-
-def _reaches_leaf(node: Node) -> bool:
-    while (source := source_of(node)) is not None:
-        node = source.node
-    meta = node.meta.get(RESULT)
-    return isinstance(meta, Meta) and meta.requires_grad
 
 
 def _root(node: Node) -> Node:

@@ -1,8 +1,8 @@
 """`loss.backward()`, `.grad` and optimizers in a program that is captured whole, with its backward.
 
-Gradients are results of an operator of the graph (`ops/families/autograd_gradients.py`). What `.grad`
-of a tensor is, is known here and nowhere else while the program runs: the tensors of the caller keep
-theirs. Afterwards it is an effect like any other.
+Gradients are results of an operator of the graph (`ops/families/autograd_gradients.py`). What
+`.grad` of a tensor is, is known here and nowhere else while the program runs: the tensors of the
+caller keep theirs. Afterwards it is an effect like any other.
 
 Without this (`Hooks.grads` is None) all of it ends a graph.
 """
@@ -54,8 +54,9 @@ class Grads:
         return held.value
 
     def now(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The same, for one who looks on behalf of the program."""
-        return self.get(tensor) if id(tensor) in self._held else None
+        """The same, for an optimizer, which may have parameters that the program does not."""
+        known = id(tensor) in self._held or self._hooks.tracer.path_of(tensor) is not None
+        return self.get(tensor) if known else None
 
     def set(self, tensor: torch.Tensor, value: Any) -> None:
         if value is not None and not isinstance(value, torch.Tensor):
@@ -131,6 +132,10 @@ def _backward_of(
     results = _tensors(hooks, tensors)
     weights = _weights(hooks, grad_tensors, len(results))
     reached = _leaves(results)
+    if not reached:
+        with torch._C.DisableTorchFunction():
+            torch.autograd.backward(results, weights, retain_graph=True)  # raises
+        raise AbortCapture("no gradient reaches a tensor of the program")
     if inputs is not None:
         wanted = {id(each) for each in _tensors(hooks, inputs)}
         if wanted - {id(each) for each in reached}:
@@ -141,7 +146,8 @@ def _backward_of(
         reached = [each for each in reached if id(each) in wanted]
     grads = _grads_of(hooks)
     for leaf, grad in zip(
-        reached, _gradients(hooks, results, reached, weights, retain_graph, create_graph, True),
+        reached,
+        _gradients(hooks, results, reached, weights, retain_graph, create_graph, True),
         strict=True,
     ):
         if grad is not None:
@@ -221,7 +227,7 @@ def _tensors(hooks: Hooks, value: Any) -> list[torch.Tensor]:
 def _weights(hooks: Hooks, value: Any, count: int) -> list[torch.Tensor | None]:
     if value is None:
         return [None] * count
-    items = [value] if isinstance(value, torch.Tensor) else list(hooks.iterate(value))
+    items: list[Any] = [value] if isinstance(value, torch.Tensor) else list(hooks.iterate(value))
     if len(items) != count or not all(e is None or isinstance(e, torch.Tensor) for e in items):
         raise AbortCapture("gradients with weights that are no tensors, or of another number")
     return items
@@ -263,6 +269,10 @@ def _grads_of(hooks: Hooks) -> Grads:
     return grads
 
 
+#: `torch.optim` hides the module behind its class.
+_OPTIMIZER: Final = sys.modules[torch.optim.Optimizer.__module__]
+
+
 # -- modules and optimizers ------------------------------------------------------------------------
 
 
@@ -281,7 +291,7 @@ def _zero_grad(hooks: Hooks, owner: Any, set_to_none: Any = True) -> None:
 
 def _know(hooks: Hooks, tensor: torch.Tensor, name: str) -> None:
     """Have a tensor that was found by native code as one from outside."""
-    if hooks.tracer.path_of(tensor) is None and id(tensor) not in hooks.recorder._known:
+    if hooks.tracer.path_of(tensor) is None and not hooks.recorder.is_known(tensor):
         hooks.tracer.register(tensor, hooks.tracer.constant(tensor, name))
 
 
@@ -296,7 +306,8 @@ def _step(hooks: Hooks, optimizer: Any, closure: Any = None) -> None:
             f"use one of {', '.join(sorted(each.__name__ for each in _OPTIMIZERS))}",
             "return the gradients, and step outside of what is exported",
         )
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+    hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    if hooked or any(vars(_OPTIMIZER)[f"_global_optimizer_{when}_hooks"] for when in _WHEN):
         raise AbortCapture("an optimizer has hooks", "remove them before the export")
     for number, group in enumerate(optimizer.param_groups):
         for name, value in group.items():
@@ -304,7 +315,9 @@ def _step(hooks: Hooks, optimizer: Any, closure: Any = None) -> None:
                 _know(hooks, value, f"optimizer.{name}.{number}")
         for option in ("differentiable", "fused", "capturable"):
             if group.get(option):
-                raise AbortCapture(f"`{kind.__name__}` with `{option}=True`", f"leave out `{option}`")
+                raise AbortCapture(
+                    f"`{kind.__name__}` with `{option}=True`", f"leave out `{option}`"
+                )
     before = torch.is_grad_enabled()
     hooks.call(torch._C._set_grad_enabled, False)
     try:
@@ -315,6 +328,8 @@ def _step(hooks: Hooks, optimizer: Any, closure: Any = None) -> None:
     finally:
         hooks.call(torch._C._set_grad_enabled, before)
 
+
+_WHEN: Final = ("pre", "post")
 
 #: Those whose steps are the same operators in every call, once there is a state.
 _OPTIMIZERS: Final = frozenset(
@@ -404,10 +419,6 @@ def _grouped(hooks: Hooks, lists: Any, with_indices: Any = False) -> dict[Any, A
         if with_indices:
             indices.append(number)
     return found
-
-
-#: `torch.optim` hides the module behind its class.
-_OPTIMIZER: Final = sys.modules[torch.optim.Optimizer.__module__]
 
 
 def _get_value(hooks: Hooks, value: Any) -> Any:
