@@ -58,6 +58,10 @@ def export(
     `example_inputs` are calls (tuples of arguments, dicts of named ones, or pairs of both) of which
     every size that differs is dynamic. `promote=True` makes sizes dynamic that the spec does not
     speak of, where a size that is `Dim.AUTO` would be static otherwise.
+
+    A program that calls `loss.backward()` or `torch.autograd.grad` is exported with its backward, and
+    one that calls a step of an optimizer with that. Gradients are in `.grad` (`Exported.gradients`)
+    or in the result, as the program has it; parameters and state are changed (`Exported.changes`).
     """
     original = getattr(function, "__anyshape_original__", None)
     if original is not None:
