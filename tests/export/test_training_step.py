@@ -30,6 +30,7 @@ from tests.export.training_programs import (
 )
 
 _SPEC = {"x": ("n", None), "y": ("n",)}
+_NET = mlp()
 
 
 def _close(found: After, expected: After) -> None:
@@ -207,6 +208,77 @@ def test_gradients_of_two_losses_are_left_to_autograd() -> None:
     torch.testing.assert_close(net.weight.grad, twin.weight.grad)
 
 
+def _of_several(x: Tensor, y: Tensor) -> Tensor:
+    found = _NET(x)
+    loss = F.cross_entropy(found, y)
+    torch.autograd.backward([loss, found.square().mean()])
+    return loss.detach()
+
+
+def _of_some(x: Tensor, y: Tensor) -> Tensor:
+    loss = F.cross_entropy(_NET(x), y)
+    loss.backward(inputs=list(_NET.parameters())[:1])
+    return loss.detach()
+
+
+def _weighted(x: Tensor, y: Tensor) -> Tensor:
+    found = _NET(x)
+    found.backward((x[:, :3] * 2).t().contiguous().t())
+    return found.detach()
+
+
+def _of_a_copy(x: Tensor, y: Tensor) -> Any:
+    own: Any = x.clone().requires_grad_()
+    F.cross_entropy(_NET(own), y).backward()
+    return (own + 0.1 * own.grad.sign()).detach()
+
+
+def _in_two_parts(x: Tensor, y: Tensor) -> Tensor:
+    _NET.zero_grad()
+    for factor in (1, 2):
+        (F.cross_entropy(_NET(x * factor), y) / 2).backward()
+    return x
+
+
+def _with_autocast(x: Tensor, y: Tensor) -> Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = F.cross_entropy(_NET(x).float(), y)
+    loss.backward()
+    return loss.detach()
+
+
+@pytest.mark.parametrize(
+    ("program", "by_autograd"),
+    [
+        (_of_several, False),
+        (_of_some, False),
+        (_weighted, False),
+        (_of_a_copy, True),
+        (_in_two_parts, True),
+        (_with_autocast, True),
+    ],
+)
+@pytest.mark.parametrize("size", ["n", Dim.AUTO])
+def test_forms_of_backward(tmp_path: Path, program: Any, by_autograd: bool, size: Any) -> None:
+    _NET.zero_grad()
+    ep = anyshape.export(program, rows(3), dynamic_shapes={"x": (size, Dim.STATIC), "y": (size,)})
+    assert (gradients in _operators(ep)) == by_autograd
+    assert any("autograd" in note for note in ep.notes) == by_autograd
+    ep.save(tmp_path / "step.zip")
+    loaded = anyshape.load(tmp_path / "step.zip")
+    for count in (5, 1, 2, 0):
+        batch = rows(count)
+        _NET.zero_grad()
+        loaded.graph_module.zero_grad()
+        _alike(loaded(*batch), program(*batch))
+        for name, own in loaded.graph_module.named_parameters():
+            other = _NET.get_parameter(name.removeprefix("_NET."))
+            assert (own.grad is None) == (other.grad is None)
+            if other.grad is not None:
+                _alike(own.grad, other.grad)
+    _NET.zero_grad()
+
+
 def test_the_mode_of_the_caller_stays() -> None:
     ep = anyshape.export(Step(nn.Linear(8, 3)), rows(3), dynamic_shapes=_SPEC)
     with torch.no_grad():
@@ -280,8 +352,6 @@ def test_a_loaded_module_is_trained_from_outside(tmp_path: Path) -> None:
 
 
 # -- what cannot be exported -----------------------------------------------------------------------
-
-_NET = mlp()
 
 
 def _loss(x: Tensor, y: Tensor) -> Tensor:

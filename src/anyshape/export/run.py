@@ -59,9 +59,9 @@ def export(
     every size that differs is dynamic. `promote=True` makes sizes dynamic that the spec does not
     speak of, where a size that is `Dim.AUTO` would be static otherwise.
 
-    A program that calls `loss.backward()` or `torch.autograd.grad` is exported with its backward, and
-    one that calls a step of an optimizer with that. Gradients are in `.grad` (`Exported.gradients`)
-    or in the result, as the program has it; parameters and state are changed (`Exported.changes`).
+    A program that calls `loss.backward()` or `torch.autograd.grad` is exported with its backward,
+    one that calls a step of an optimizer with that. Gradients are in `.grad` (`ep.gradients`) or in
+    the result, as the program has it; parameters and state are changed (`ep.changes`).
     """
     original = getattr(function, "__anyshape_original__", None)
     if original is not None:

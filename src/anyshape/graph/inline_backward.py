@@ -68,6 +68,7 @@ class _Inline:
             raise Unlowerable("gradients of what is computed on the way")
         # What is needed behind, by itself: the results come first.
         read = {each for node in after for each in node.all_input_nodes}
+        read |= {each for each in weights if each is not None}
         later = [node for node in before if node in read and node.op != "placeholder"]
         part = self._part(inputs, before, [*results, *later])
         program = functionalized(part)
@@ -233,6 +234,9 @@ class _Inline:
     # -- the rest ----------------------------------------------------------------------------------
 
     def _rest(self, nodes: Sequence[Node]) -> None:
+        switches = [node for node in self._nodes if node.target is torch._C._set_grad_enabled]
+        # Without any, gradients were recorded from the beginning.
+        last: Any = switches[-1].args[0] if switches else True
         for node in nodes:
             if node.target is torch._C._set_grad_enabled:
                 continue
@@ -240,7 +244,7 @@ class _Inline:
                 place: Any = node.args[1]
                 self._mapped[node] = self._grads[place]
             elif node.op == "output":
-                self._graph.call_function(torch._C._set_grad_enabled, (True,))
+                self._graph.call_function(torch._C._set_grad_enabled, (last,))
                 self._graph.output(torch.fx.map_arg(node.args[0], self._mapped.__getitem__))
             elif node.op != "placeholder":
                 self._mapped[node] = self._copied(node)
