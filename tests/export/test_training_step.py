@@ -416,18 +416,55 @@ def _scheduled(x: Tensor, y: Tensor) -> None:
 )
 @pytest.mark.filterwarnings("ignore")
 def test_what_cannot_be_exported_says_why_and_where(program: Any, said: str, line: str) -> None:
+    _NET.zero_grad()
     state = copy.deepcopy(_NET.state_dict())
-    try:
-        with pytest.raises(
-            (errors.GraphBreakError, errors.DataDependentError), match=said
-        ) as raised:
-            anyshape.export(program, rows(3), dynamic_shapes=_SPEC)
-        where = str(raised.value).rpartition("at:  ")[2]
-        number = int(where.rpartition(" in ")[0].rpartition(":")[2])
-        assert line in Path(__file__).read_text().splitlines()[number - 1]
-    finally:
-        _NET.load_state_dict(state)
-        _NET.zero_grad()
+    with pytest.raises((errors.GraphBreakError, errors.DataDependentError), match=said) as raised:
+        anyshape.export(program, rows(3), dynamic_shapes=_SPEC)
+    where = str(raised.value).rpartition("at:  ")[2]
+    number = int(where.rpartition(" in ")[0].rpartition(":")[2])
+    assert line in Path(__file__).read_text().splitlines()[number - 1]
+    # The program has not gone on by itself.
+    assert all(each.grad is None for each in _NET.parameters())
+    for name, value in _NET.state_dict().items():
+        torch.testing.assert_close(value, state[name], rtol=0, atol=0)
+    _NET.zero_grad()
+
+
+def test_a_program_that_cannot_be_captured_does_not_train() -> None:
+    step = Step(nn.Linear(8, 3), lambda p: torch.optim.AdamW(p, lr=0.1))
+    before = copy.deepcopy(step.state_dict())
+
+    def program(x: Tensor, y: Tensor) -> Tensor:
+        print(x.numpy().sum())
+        return step(x, y)
+
+    with pytest.raises(errors.GraphBreakError, match="numpy"):
+        anyshape.export(program, rows(3), dynamic_shapes={"x": (Dim.AUTO, None), "y": (Dim.AUTO,)})
+    assert step.optimizer is not None
+    assert not step.optimizer.state
+    for name, value in step.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+def test_data_is_updated_by_hand() -> None:
+    net = mlp()
+    twin = copy.deepcopy(net)
+
+    def step(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        net.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        for each in net.parameters():
+            each.data -= 0.1 * each.grad  # pyright: ignore[reportOperatorIssue]
+        return loss.detach()
+
+    ep = anyshape.export(lambda x, y: step(net, x, y), rows(3), dynamic_shapes=_SPEC)
+    for size in (5, 1, 2, 9):
+        batch = rows(size)
+        torch.testing.assert_close(ep(*batch), step(twin, *batch))
+    for own, other in zip(net.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(own, other)
+        torch.testing.assert_close(own.grad, other.grad)
 
 
 def test_hooks_of_gradients_are_refused() -> None:

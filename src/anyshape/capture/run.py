@@ -72,15 +72,21 @@ def capture(
     after the capture had to leave, `left_and_raised` is told why it had to.
 
     `before_write` is called with tensors from outside before they are changed; with it, gradients
-    that the program computes are part of the graph, too."""
+    that the program computes are part of the graph, too. The program then does not go on where the
+    capture has to leave: a step that nobody watches would train."""
     hooks: Hooks | None = None
     scout = ScoutingHooks()
+    is_running = False
 
     def stop() -> None:
         # Watched code looks into this cell before every operation.
         if hooks is not None:
             hooks.callables.cell.cell_contents = StrippingHooks() if whole else scout
             outside.strip()
+            if hooks.grads is not None and tracer.left is not None:
+                hooks.grads.leave()
+                if is_running and not tracer.left.is_error:
+                    raise _Stopped
 
     tracer = Tracer(chooser, stop, roots, whole)
     tracer.log = [] if switch.on else None
@@ -104,10 +110,14 @@ def capture(
     _register_callee(tracer, function)
     try:
         try:
+            is_running = True
             with _RecordingMode(recorder):
                 result = call.call(function, args, kwargs)
+            is_running = False
+        except _Stopped:
+            result, is_running = None, False
         except BaseException as error:
-            left = tracer.left
+            left, is_running = tracer.left, False
             tracer.abort(f"the function raised {type(error).__name__}")
             untraced(error)
             tracer.shared.settle(untraced)
@@ -323,6 +333,10 @@ def _changed_are_distinct(tracer: Tracer, outside: Externals) -> Iterable[Guard]
     for paths in by_kind.values():
         if len(paths) > 1:
             yield Guard(Kind.DISTINCT, None, tuple(paths), "one of them is changed")
+
+
+class _Stopped(BaseException):
+    """The capture has left, and the program is not to go on."""
 
 
 class _RecordingMode(TorchFunctionMode):

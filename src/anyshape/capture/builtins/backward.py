@@ -43,8 +43,26 @@ class Grads:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self._held: dict[int, _Held] = {}
+        #: what the tensors of the caller had, once the program goes on without being watched
+        self._before: list[tuple[torch.Tensor, Any]] = []
 
     def forget(self) -> None:
+        with torch._C.DisableTorchFunction():
+            for tensor, grad in self._before:
+                tensor.grad = grad
+        self._before.clear()
+        self._held.clear()
+
+    def leave(self) -> None:
+        """The program goes on without being watched, and finds its gradients where it looks. It may
+        change what they are of."""
+        tell = self._hooks.recorder.before_write
+        with torch._C.DisableTorchFunction():
+            for held in self._held.values():
+                if tell is not None:
+                    tell(held.tensor)
+                self._before.append((held.tensor, held.tensor.grad))
+                held.tensor.grad = held.value
         self._held.clear()
 
     def get(self, tensor: torch.Tensor) -> torch.Tensor | None:

@@ -220,6 +220,8 @@ class Hooks(OperatorHooks, ItemHooks):
                 if name == "grad" and self.grads is not None:
                     self.grads.set(obj, value)
                     return
+                if name == "data" and self.grads is not None and _is_in_place(obj, value):
+                    return  # `p.data -= …` has changed the elements, and sets what is there.
                 raise AbortCapture(f"the attribute `{name}` of a tensor is set")
             self.attributes.set(obj, name, value)
             return
@@ -293,6 +295,17 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def making_class(self, name: str) -> None:
         self.tracer.abort(f"the class `{name}` is defined inside the function")
+
+
+def _is_in_place(tensor: torch.Tensor, value: object) -> bool:
+    """Whether a value lies where a tensor does, as a whole."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    with torch._C.DisableTorchFunction():
+        one, other = tensor.untyped_storage(), value.untyped_storage()
+        places = [(each.storage_offset(), each.shape, each.stride()) for each in (tensor, value)]
+        same_kind = tensor.dtype is value.dtype and not value.requires_grad
+        return one._cdata == other._cdata and places[0] == places[1] and same_kind
 
 
 def _is_matched_by_parts(subject: Any) -> bool:
