@@ -12,6 +12,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.overrides import TorchFunctionMode
 
 from anyshape.capture.abort import AbortCapture, AbortReason
+from anyshape.capture.builtins.backward import Grads
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import any_item
 from anyshape.capture.externals.epilogue import Recipe
@@ -65,17 +66,27 @@ def capture(
     whole: bool = False,
     contract: AssumedContract | None = None,
     left_and_raised: Callable[[AbortReason], None] = lambda left: None,
+    before_write: Callable[[torch.Tensor], None] | None = None,
 ) -> Captured:
     """Call `function` and record it. Exceptions of the function pass through; where they come
-    after the capture had to leave, `left_and_raised` is told why it had to."""
+    after the capture had to leave, `left_and_raised` is told why it had to.
+
+    `before_write` is called with tensors from outside before they are changed; with it, gradients
+    that the program computes are part of the graph, too. The program then does not go on where the
+    capture has to leave: a step that nobody watches would train."""
     hooks: Hooks | None = None
     scout = ScoutingHooks()
+    is_running = False
 
     def stop() -> None:
         # Watched code looks into this cell before every operation.
         if hooks is not None:
             hooks.callables.cell.cell_contents = StrippingHooks() if whole else scout
             outside.strip()
+            if hooks.grads is not None and tracer.left is not None:
+                hooks.grads.leave()
+                if is_running and not tracer.left.is_error:
+                    raise _Stopped
 
     tracer = Tracer(chooser, stop, roots, whole)
     tracer.log = [] if switch.on else None
@@ -83,6 +94,9 @@ def capture(
     outside = Externals(tracer, Journal(tracer.cannot_replay))
     recorder.contents_of = outside.contents
     hooks = Hooks(tracer, recorder, outside)
+    if before_write is not None:
+        hooks.grads = Grads(hooks)
+        recorder.before_write = before_write
     state = read_state()
     random = default_generators.get_state()
     call = hooks.callables
@@ -96,10 +110,14 @@ def capture(
     _register_callee(tracer, function)
     try:
         try:
+            is_running = True
             with _RecordingMode(recorder):
                 result = call.call(function, args, kwargs)
+            is_running = False
+        except _Stopped:
+            result, is_running = None, False
         except BaseException as error:
-            left = tracer.left
+            left, is_running = tracer.left, False
             tracer.abort(f"the function raised {type(error).__name__}")
             untraced(error)
             tracer.shared.settle(untraced)
@@ -110,6 +128,8 @@ def capture(
             try:
                 if contract is not None:
                     contract.guard_unread(tracer)
+                if hooks.grads is not None:
+                    hooks.grads.finish()
                 trace = _trace(tracer, recorder, outside, state, result, random)
             except AbortCapture as left:
                 tracer.leave_for(left)
@@ -313,6 +333,10 @@ def _changed_are_distinct(tracer: Tracer, outside: Externals) -> Iterable[Guard]
     for paths in by_kind.values():
         if len(paths) > 1:
             yield Guard(Kind.DISTINCT, None, tuple(paths), "one of them is changed")
+
+
+class _Stopped(BaseException):
+    """The capture has left, and the program is not to go on."""
 
 
 class _RecordingMode(TorchFunctionMode):

@@ -44,6 +44,9 @@ class Does(enum.Enum):
     SET_ITEM = enum.auto()
     #: sets attributes of `target`: pairs of a name and a value
     SET_ATTRIBUTES = enum.auto()
+    #: adds a gradient to `.grad` of `target`, or relies on there being none: the value
+    ADD_GRAD = enum.auto()
+    EXPECT_NO_GRAD = enum.auto()
     #: keeps the counts of a cache, or has no effect of its own
     NOTHING = enum.auto()
     #: is code, which Python alone can run

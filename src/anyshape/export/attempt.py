@@ -125,7 +125,7 @@ class Subject:
         )
         leaves = replace(self.arguments, bound=copied).leaves()
         versions = [(leaf, _version(leaf.value)) for leaf in leaves if leaf.is_tensor]
-        with undisturbed(self.module), no_collection():
+        with undisturbed(self.module), _put_back() as before_write, no_collection():
             try:
                 captured = capture(
                     self.target.call,
@@ -134,6 +134,7 @@ class Subject:
                     Roots(),
                     True,
                     shapes,
+                    before_write=before_write,
                 )
             except Exception as error:
                 show_user_frames(error)
@@ -205,6 +206,29 @@ def _copied_tensor(value: torch.Tensor) -> torch.Tensor:
     if type(value) is torch.nn.Parameter:
         return torch.nn.Parameter(copied, value.requires_grad)
     return copied.requires_grad_(value.requires_grad)
+
+
+@contextmanager
+def _put_back() -> Iterator[Callable[[torch.Tensor], None]]:
+    """Tensors that it is told of have the same elements afterwards."""
+    before: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def keep(tensor: torch.Tensor) -> None:
+        if id(tensor) not in before and tensor.layout is torch.strided:
+            with torch.no_grad():
+                before[id(tensor)] = tensor, tensor.detach().clone()
+
+    try:
+        yield keep
+    finally:
+        with torch.no_grad():
+            for tensor, value in before.values():
+                if tensor.shape == value.shape and not _is_same(tensor, value):
+                    tensor.copy_(value)
+
+
+def _is_same(tensor: torch.Tensor, value: torch.Tensor) -> bool:
+    return torch.allclose(tensor, value, rtol=0, atol=0, equal_nan=True)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from inspect import Signature
 from typing import Any
 
@@ -21,6 +22,7 @@ from anyshape.export.inputs import Inputs, find
 from anyshape.export.program import Program
 from anyshape.export.show import readable
 from anyshape.export.suggest import Suggestion
+from anyshape.graph.inline_backward import computes_gradients
 from anyshape.runtime.loader.code_bundle import CodeBundle
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Range
@@ -133,6 +135,12 @@ class Exported:
         """Arguments and weights whose elements a call changes, by name."""
         return self._program.changes
 
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """Arguments and weights whose `.grad` a call sets or adds to, by name: those of a program
+        that calls `backward()`."""
+        return self._program.gradients
+
     def state_dict(self) -> Mapping[str, torch.Tensor]:
         return self.graph_module.state_dict()
 
@@ -176,7 +184,9 @@ class Exported:
         """The native code of the program, made by a call if there was none yet."""
         if not self._shelf.used:
             runs = Runs(self._with_changes(), self.name, "native", self._shelf)
-            with undisturbed(self.graph_module), torch.no_grad():
+            module = self.graph_module
+            recorded = computes_gradients(module.graph)
+            with undisturbed(module), _put_back(module), torch.set_grad_enabled(recorded):
                 args, kwargs = example_call(self._program)
                 try:
                     runs(*args, **kwargs)
@@ -195,6 +205,21 @@ class Exported:
     def to_onnx(self, path: str | os.PathLike[str], opset: int = 18) -> None:
         """Write an ONNX model with named dynamic sizes."""
         onnx.to_onnx(self._program, path, opset)
+
+
+@contextmanager
+def _put_back(module: torch.fx.GraphModule) -> Iterator[None]:
+    """Parameters and their gradients are the same afterwards."""
+    before = [(each, each.grad, each.detach().clone()) for each in module.parameters()]
+    try:
+        for each, _, _ in before:
+            each.grad = None
+        yield
+    finally:
+        with torch.no_grad():
+            for each, grad, value in before:
+                each.grad = grad
+                each.copy_(value)
 
 
 def load(

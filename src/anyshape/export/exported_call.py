@@ -86,9 +86,8 @@ class Runs:
         try:
             found = self._call(args, kwargs)
             return found if self._finish is None else self._finish.forward(*found)
-        except BaseException:
+        finally:
             back_to(state)
-            raise
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, object]) -> Any:
         function = self._function

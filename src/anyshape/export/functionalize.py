@@ -24,7 +24,7 @@ import torch.fx
 from anyshape.export import results
 from anyshape.export.copy_on_write import method_on_copies, on_copies
 from anyshape.export.mutation_schema import Unknown, Write, write_of
-from anyshape.export.observe_aliases import is_external, observe
+from anyshape.export.observe_aliases import Observed, is_external, observe
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.export.program import place_of, place_text
 from anyshape.export.ssa_versions import NotFunctional, Versions
@@ -70,6 +70,7 @@ class _Rewriting(Versions):
     """Writes become nodes like any other."""
 
     def run(self) -> list[str]:
+        self._recorded = _memory_read_with_gradients(self._graph, self._observed, self._modes)
         for node in list(self._graph.nodes):
             if node.op == "output":
                 return self._finish(node)
@@ -90,7 +91,7 @@ class _Rewriting(Versions):
     def _write(self, node: Node, write: Write) -> None:
         targets = [self._resolved(each) for each in write.targets]
         for target in targets:
-            self._check(target)
+            self._check(target, node)
         if node in self._observed.casts:
             values = [self._instead(node, write)]
         else:
@@ -116,7 +117,7 @@ class _Rewriting(Versions):
         else:
             self._own(result, memory)
 
-    def _check(self, target: Node) -> None:
+    def _check(self, target: Node, node: Node) -> None:
         root = self._root.get(target)
         if root is None:
             raise NotFunctional(f"`{target.name}`, which is written to, is no plain tensor")
@@ -129,9 +130,16 @@ class _Rewriting(Versions):
         floats = not isinstance(meta, Meta) or meta.dtype.is_floating_point
         fixed = root.op == "get_attr" and isinstance(meta, Meta) and not meta.requires_grad
         if floats and not fixed and self._born[root] != self._modes:
+            if root.op == "get_attr" and self._is_last(root, node):
+                return
             raise NotFunctional(
                 f"`{target.name}` is written to in another mode (`no_grad`, …) than it was made in"
             )
+
+    def _is_last(self, root: Node, node: Node) -> bool:
+        """Whether nothing that autograd would record reads a tensor after it was written to where
+        autograd does not record."""
+        return not self._modes[0] and not self._recorded[node] & self._observed.memory[root]
 
     def _instead(self, node: Node, write: Write) -> Node:
         instead = write.instead
@@ -228,6 +236,25 @@ def _modes_after(node: Node, modes: tuple[object, ...]) -> tuple[object, ...]:
     if node.target is enter_mode:
         return (*modes, node.args)
     return modes[:-1] if node.target is leave_mode else modes
+
+
+def _memory_read_with_gradients(
+    graph: torch.fx.Graph, observed: Observed, modes: tuple[object, ...]
+) -> dict[Node, frozenset[int]]:
+    """Of each node: the memory that is read behind it where autograd records."""
+    recorded: dict[Node, bool] = {}
+    for node in graph.nodes:
+        modes = _modes_after(node, modes)
+        puts_together = node.op == "output" or node.target in results.PUT_TOGETHER
+        recorded[node] = bool(modes[0]) and not puts_together
+    found: dict[Node, frozenset[int]] = {}
+    read = frozenset[int]()
+    for node in reversed(list(graph.nodes)):
+        found[node] = read
+        if recorded[node]:
+            for each in node.all_input_nodes:
+                read |= observed.memory.get(each, frozenset())
+    return found
 
 
 #: Views that may show an element in several places, or go by strides that a copy does not have.

@@ -18,7 +18,7 @@ from anyshape.capture.record.segments import RuntimeAssert
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.errors import CannotExport
 from anyshape.export import results
-from anyshape.export.program import put_tensor
+from anyshape.export.program import place_of, place_text, put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Access, Path, find
@@ -57,6 +57,7 @@ class GraphBuilder:
         bound: Mapping[str, object],
         weights: Weights,
         function: str,
+        has_backward: bool = False,
     ) -> None:
         self._trace = trace
         self._signature = signature
@@ -64,6 +65,7 @@ class GraphBuilder:
         self._bound = bound
         self._weights = weights
         self._function = function
+        self._has_backward = has_backward
         self._graph = torch.fx.Graph()
         self._root = torch.nn.Module()
         self._paths: dict[Path, torch.fx.Node] = {}
@@ -84,6 +86,8 @@ class GraphBuilder:
         for each in self._trace.extra:
             if isinstance(each, Path):
                 self._at(each)  # before anything is changed
+        if self._has_backward:
+            self._expect_gradients(segment, copies)
         outputs = self._copy(segment, copies)
         self._check(segment, outputs)
         self._return(outputs)
@@ -128,6 +132,16 @@ class GraphBuilder:
                 if RESULT in node.meta:
                     found.meta.setdefault(RESULT, node.meta[RESULT])
         return copies
+
+    def _expect_gradients(
+        self, segment: TracedSegment, copies: Mapping[torch.fx.Node, object]
+    ) -> None:
+        """A backward in the graph is for the tensors that required grad."""
+        for node, example in zip(copies, segment.examples, strict=True):
+            if isinstance(example, torch.Tensor) and example.is_floating_point():
+                found: Any = copies[node]
+                args = (found, example.requires_grad, place_text(place_of(found)))
+                self._graph.call_function(results.expect_requires_grad, args)
 
     def _is_given(self, path: Path) -> bool:
         """Whether it is found in what the caller gives."""
@@ -177,11 +191,27 @@ class GraphBuilder:
         key = id(value)
         name = self._weights.parameters.get(key) or self._weights.buffers.get(key)
         if name is None:
+            name = _name_in_module(path)
+            name = name if name is not None and self._is_free(name) else None
+        if name is None:
             name = f"constants.{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
             self._constants += 1
-        put_tensor(self._root, name, value, key in self._weights.parameters)
+        put_tensor(self._root, name, value, isinstance(value, torch.nn.Parameter))
         found = self._tensors[id(value)] = self._graph.get_attr(name)
         return found
+
+    def _is_free(self, name: str) -> bool:
+        """Whether no weight has the name, or a name that goes on from it."""
+        if name in {*self._weights.parameters.values(), *self._weights.buffers.values()}:
+            return False
+        held: Any = self._root
+        for part in name.split("."):
+            if not isinstance(held, torch.nn.Module):
+                return False
+            held = getattr(held, part, None)
+            if held is None:
+                return True
+        return False
 
     # -- the program -------------------------------------------------------------------------------
 
@@ -258,6 +288,10 @@ class GraphBuilder:
             ) from None
         self._leave_out(recipe.left_out)
         self._graph.output(returned)
+        for node in reversed(recipe.without_grad):
+            with self._graph.inserting_before(_behind_inputs(node)):
+                name = place_text(place_of(node))
+                self._graph.call_function(results.expect_no_grad, (node, name))
 
     def _leave_out(self, changes: Mapping[tuple[Path, str], object]) -> None:
         """Plain values that the program sets on objects outside: an artifact without them is right
@@ -278,6 +312,25 @@ class GraphBuilder:
             self.left_out.append(f"it sets `{text}` to {value!r}, which the artifact does not do")
 
 
+def _name_in_module(path: Path) -> str | None:
+    """The name of a weight of a module that the program finds outside: `model.0.weight`. Those of
+    an optimizer have one already."""
+    if path.parent is None:
+        return path.text if _STATE.fullmatch(path.text) else None
+    if path.parent.key not in _HOLDS_TENSORS:
+        return None
+    first = _VARIABLE.fullmatch(path.root.text)
+    steps = [each for each in path.line[1:] if each.access is not Access.CELL]
+    parts = [str(each.key) for each in steps if each.key not in _HOLDERS]
+    if first is not None:
+        parts.insert(0, first[1])
+    return ".".join(parts) if all(re.fullmatch(r"\w+", part) for part in parts) else None
+
+
+_VARIABLE: Final = re.compile(r"L\['(\w+)'\]")
+_STATE: Final = re.compile(r"optimizer\.\w+\.\d+")
+_HOLDS_TENSORS: Final = ("_parameters", "_buffers")
+_HOLDERS: Final = (*_HOLDS_TENSORS, "_modules")
 _STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 _PLAIN_DEFAULTS: Final = (type(None), bool, int, float, str)
 _WORDS: Final = re.compile(r"[\W_]+")

@@ -149,6 +149,11 @@ def _written(node: torch.fx.Node) -> dict[str, object]:
             target = operators.name_of(target)
         except UnknownName as error:
             raise NotWritable(f"a call of `{error}`, which is code of the program") from None
+        if node.target is getattr and node.args[1] in ("_modules", "_parameters", "_buffers"):
+            raise NotWritable(
+                "a module that is given as an argument: export a module that has it, or a function"
+                " that finds it outside"
+            )
         if node.target is getattr and not is_attribute(node.args[1]):
             raise NotWritable(f"the private attribute {node.args[1]!r}")
     made: dict[str, Any] = {"name": node.name, "op": node.op, "target": target}

@@ -11,6 +11,7 @@ import torch
 import torch.fx
 
 from anyshape.export.mutation_schema import Instead, Unknown, Write
+from anyshape.export.program import is_of_gradient
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.ops.node_meta import CALL
 from anyshape.support.lazy_dataclass import dataclass, field
@@ -74,6 +75,8 @@ class _Run:
         for node in self._module.graph.nodes:
             if node.op == "output":
                 break
+            if is_of_gradient(node):
+                continue  # That is the caller's to have or not.
             if node.op not in ("placeholder", "get_attr"):
                 self._check(node)
             else:

@@ -24,7 +24,7 @@ from torch.overrides import get_ignored_functions, get_overridable_functions
 
 from anyshape.export import results
 from anyshape.ops.modes import enter_mode, leave_mode
-from anyshape.ops.table import lookup
+from anyshape.ops.table import lookup, own_functions
 
 
 class UnknownName(Exception):
@@ -48,6 +48,7 @@ _NAMESPACES: Final[tuple[tuple[str, Any], ...]] = (
 
 _OURS: Final[dict[str, Callable[..., Any]]] = {
     **results.OPERATORS,
+    **{f"anyshape.{each.__name__}": each for each in own_functions()},
     "anyshape.enter_mode": enter_mode,
     "anyshape.leave_mode": leave_mode,
     "torch._C._set_grad_enabled": torch._C._set_grad_enabled,
@@ -178,7 +179,7 @@ _DUNDERS: Final = frozenset(
     f"__{form}{name}__"
     for form in ("", "r", "i")
     for name in (
-        *("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul"),
+        *("add", "sub", "mul", "truediv", "div", "floordiv", "mod", "pow", "matmul"),
         *("and", "or", "xor", "lshift", "rshift"),
     )
 ) | frozenset(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from inspect import Signature
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
 import torch.fx
 
+from anyshape.export import results
 from anyshape.export.inputs import ConditionPath, Inputs, text_of
 from anyshape.support.lazy_dataclass import dataclass
 
@@ -41,10 +43,33 @@ class Program:
             return self.graph_module
         graph = torch.fx.Graph()
         result, pairs = cast("Any", graph.graph_copy(self.graph_module.graph, {}))
+        # Torch lets nobody write to parameters where it records.
+        weights = [str(target.target) for target, _ in pairs if target.op == "get_attr"]
+        recorded = any(attrgetter(name)(self.graph_module).requires_grad for name in weights)
+        if recorded:
+            graph.call_function(torch._C._set_grad_enabled, (False,))
         for target, value in pairs:
             graph.call_method("copy_", (target, value))
+        if recorded:
+            graph.call_function(torch._C._set_grad_enabled, (True,))
         graph.output(result)
         return with_weights_of(self.graph_module, graph)
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """Arguments and weights whose `.grad` a call sets or adds to, by name."""
+        found: list[str] = []
+        for node in self.graph_module.graph.nodes:
+            if not is_of_gradient(node) or node.target is results.expect_no_grad:
+                continue
+            if node.args[-1] is not None:
+                found.append(place_text(place_of(node.args[0])))
+        return tuple(found)
+
+    @property
+    def sets_gradients(self) -> bool:
+        """Whether a call looks at `.grad` of tensors, or changes it: nobody else has that."""
+        return any(map(is_of_gradient, self.graph_module.graph.nodes))
 
     def sizes_of(self, name: str) -> str:
         """The type of an input, if it is a tensor: `float32[batch, 4]`."""
@@ -74,6 +99,13 @@ class Program:
         sizes = ", ".join(map(self.inputs.size_text, value["sizes"]))
         dtype = value.get("dtype")
         return f"{'tensor' if dtype is None else str(dtype).removeprefix('torch.')}[{sizes}]"
+
+
+def is_of_gradient(node: torch.fx.Node) -> bool:
+    """Whether it looks at `.grad` of a tensor, or sets it."""
+    if node.target is results.set_attribute:
+        return node.args[1] == "grad"
+    return node.target in (results.add_grad, results.expect_no_grad)
 
 
 def with_weights_of(module: torch.fx.GraphModule, graph: torch.fx.Graph) -> torch.fx.GraphModule:

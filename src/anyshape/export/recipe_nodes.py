@@ -67,6 +67,10 @@ class RecipeNodes:
         self._namespace = namespace
         self._made: dict[str, _Made] = {}
         self._changes: list[_Change] = []
+        #: tensors, and what is added to their gradients
+        self._added: list[tuple[object, object]] = []
+        #: tensors that have no gradients before the call
+        self.without_grad: list[Any] = []
         #: what the program set on objects outside in the end, where that is a plain value
         self.left_out: dict[tuple[Path, str], object] = {}
 
@@ -82,6 +86,8 @@ class RecipeNodes:
                 self._call(results.set_item, target, key, value)
             else:
                 self._call(results.set_attribute, target, key, value)
+        for target, grad in self._added:
+            self._call(results.add_grad, self._node(target), self._node(grad))
         return self._node(returned)
 
     def _last_changes(self) -> list[_Change]:
@@ -120,6 +126,10 @@ class RecipeNodes:
             case Does.SET_ATTRIBUTES:
                 for key, value in step.args:
                     self._set(name, key, self._value(value), is_item=False)
+            case Does.ADD_GRAD:
+                self._added.append((self._value(name), self._value(step.args[0])))
+            case Does.EXPECT_NO_GRAD:
+                self.without_grad.append(self._value(name))
             case Does.NOTHING:
                 pass  # An exported program has no part in the counts of a cache.
             case Does.RUN:

@@ -143,6 +143,39 @@ def set_item(target: Any, key: object, value: object) -> None:
     target[key] = value
 
 
+def add_grad(tensor: torch.Tensor, grad: torch.Tensor) -> None:
+    """Add a gradient to `.grad`, as autograd does at a leaf."""
+    if tensor.grad is None:
+        tensor.grad = grad
+    else:
+        with torch.no_grad():
+            tensor.grad.add_(grad)
+
+
+def expect_no_grad(tensor: torch.Tensor, name: str) -> None:
+    """Raise unless `.grad` is None: the program adds to it, and computes with the sum."""
+    if tensor.grad is not None:
+        raise ExportCheckFailed(
+            condition=f"{name}.grad is None",
+            reason="the program adds to it and reads the sum: set it to None before the call, or"
+            " call zero_grad() at the beginning of the program",
+        )
+
+
+def expect_requires_grad(tensor: torch.Tensor, expected: bool, name: str) -> None:
+    """Raise unless gradients end at a tensor, or do not come to it, as in the export."""
+    if tensor.requires_grad is not expected:
+        raise ExportCheckFailed(
+            condition=f"{name}.requires_grad is {expected}",
+            reason="the program calls backward(), for the tensors that required grad in the export",
+        )
+    if expected and not tensor.is_leaf:
+        raise ExportCheckFailed(
+            condition=f"{name}.is_leaf",
+            reason="the program calls backward(), which ends at the tensors that it is given",
+        )
+
+
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     f"anyshape.{function.__name__}": function
     for function in (
@@ -157,8 +190,12 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
         record,
         set_attribute,
         set_item,
+        add_grad,
+        expect_no_grad,
+        expect_requires_grad,
     )
 }
 
-#: All but `expect`: they put the result together, after everything has been computed.
-PUT_TOGETHER: Final = frozenset(OPERATORS.values()) - {expect}
+#: All but those that check: they put the result together, after everything has been computed.
+CHECKS: Final = frozenset({expect, expect_no_grad, expect_requires_grad})
+PUT_TOGETHER: Final = frozenset(OPERATORS.values()) - CHECKS

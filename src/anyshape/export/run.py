@@ -15,6 +15,7 @@ from typing import Any
 
 import torch.fx
 
+from anyshape.capture.trace import Trace
 from anyshape.errors import (
     AnyshapeError,
     BadOption,
@@ -36,8 +37,11 @@ from anyshape.export.requirements import inputs_of, symbol_names
 from anyshape.export.show import say_shapes
 from anyshape.export.spec import Arguments, Spec, all_auto, inferred, spec_of, static, unlike
 from anyshape.export.suggest import Free, corrected, promoted, relaxed, suggestion_of
+from anyshape.graph.inline_backward import computes_gradients, with_inline_backward
+from anyshape.graph.plan import Unlowerable
 from anyshape.guards.guard import SymbolSource
 from anyshape.shapes import Marker
+from anyshape.support.lazy_dataclass import replace
 
 
 def export(
@@ -54,6 +58,10 @@ def export(
     `example_inputs` are calls (tuples of arguments, dicts of named ones, or pairs of both) of which
     every size that differs is dynamic. `promote=True` makes sizes dynamic that the spec does not
     speak of, where a size that is `Dim.AUTO` would be static otherwise.
+
+    A program that calls `loss.backward()` or `torch.autograd.grad` is exported with its backward,
+    one that calls a step of an optimizer with that. Gradients are in `.grad` (`ep.gradients`) or in
+    the result, as the program has it; parameters and state are changed (`ep.changes`).
     """
     original = getattr(function, "__anyshape_original__", None)
     if original is not None:
@@ -242,7 +250,7 @@ def _name_of(source: SymbolSource) -> str:
 
 def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     """The artifact of a capture, and what it leaves out of what the program did."""
-    trace = attempt.trace
+    trace, backward = _with_backward(attempt.trace)
     bound = {**dict(zip(subject.target.signature.parameters, subject.own, strict=False))}
     bound |= subject.arguments.bound
     builder = GraphBuilder(
@@ -252,6 +260,7 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
         bound,
         Weights.of(subject.module),
         subject.name,
+        computes_gradients(attempt.trace.segments[0].graph.graph),
     )
     graph_module = builder.build()
     graph_module.train(subject.module.training if subject.module is not None else False)
@@ -264,7 +273,21 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     program = Program(
         subject.name, graph_module, subject.signature, inputs, examples, tuple(changes)
     )
-    return program, [*builder.left_out, *notes]
+    return program, [*builder.left_out, *backward, *notes]
+
+
+def _with_backward(trace: Trace) -> tuple[Trace, list[str]]:
+    """The trace with the operators of its backward, if it has one, and what there is to say if it
+    has to be autograd's."""
+    (segment,) = trace.segments
+    if not computes_gradients(segment.graph.graph):
+        return trace, []
+    try:
+        graph = with_inline_backward(segment.graph)
+    except Unlowerable as error:
+        reason = str(error).removeprefix("a result requires grad, and ")
+        return trace, [f"torch's autograd computes the gradients in every call: {reason}"]
+    return replace(trace, segments=[replace(segment, graph=graph)]), []
 
 
 def _made_functional(

@@ -21,6 +21,12 @@ from anyshape.export.program import Program
 
 def to_torch(program: Program) -> object:
     """A `torch.export.ExportedProgram`, where torch accepts the graph."""
+    if program.sets_gradients:
+        raise CannotExport(
+            function=program.name,
+            reason="it calls `backward()`, and torch's programs do not set `.grad`",
+            hints=["return the gradients: `torch.autograd.grad(loss, parameters)`"],
+        )
     peer = import_module("torch.export")
     args, kwargs = example_call(program)
     module = _with_torch_checks(program.with_changes())

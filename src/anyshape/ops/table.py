@@ -48,6 +48,12 @@ def resolve(name: str) -> Callable[..., Any] | None:
     return getattr(_BEHIND.get(place), last, None)
 
 
+def own_functions() -> list[Callable[..., Any]]:
+    """Functions of ours that graphs call, each by a name of its own."""
+    names = [name for row in ROWS for name in row.answers_to if name.startswith(families.__name__)]
+    return [found for found in map(resolve, names) if found is not None]
+
+
 #: Where torch itself has the functions of a namespace from.
 _BEHIND: Final[dict[str, Any]] = {
     "torch": getattr(torch._C, "_VariableFunctions"),  # noqa: B009 no stub has it

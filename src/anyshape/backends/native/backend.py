@@ -41,6 +41,7 @@ from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.graph_text import graph_text
+from anyshape.graph.inline_backward import computes_gradients
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
@@ -135,6 +136,8 @@ def _built(
 
 
 def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
+    if computes_gradients(graph.graph):
+        raise Unlowerable("a result requires grad, and autograd computes gradients in the graph")
     explicit = explicit_autocast(graph)
     run = without_autocast(_built_without_autocast)(explicit, now)
     if explicit is graph:

@@ -22,6 +22,8 @@ class Hooks(Protocol):
     attributes: Attributes
     callables: Any
     entered: list[tuple[object, Any]]
+    #: `.grad` of tensors, if the backward is to be captured too (`builtins/backward.py`)
+    grads: Any
 
     # What instrumented code calls.
     def call(self, function: object, /, *args: object, **kwargs: object) -> Any: ...

@@ -407,6 +407,11 @@ class Recipe:
                 parts = [*map(self.value, args)]
                 parts += [f"{name}={self.value(value)}" for name, value in kwargs.items()]
                 self._call(effect.key, *parts)
+            case Change.ADD_GRAD:
+                held = self.value(values[0])
+                self._do(f"add_grad({target}, {held})", Does.ADD_GRAD, target, held)
+            case Change.EXPECT_NO_GRAD:
+                self._do(f"expect_no_grad({target})", Does.EXPECT_NO_GRAD, target)
 
     def _call(self, function: object, *args: str) -> None:
         counts = isinstance(function, functools._lru_cache_wrapper)

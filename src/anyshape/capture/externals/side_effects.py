@@ -27,6 +27,10 @@ class Change(Enum):
     METHOD = auto()
     #: a function called for its effect: `print`, a logger
     CALL = auto()
+    #: a gradient that is added to `.grad` of a tensor
+    ADD_GRAD = auto()
+    #: `.grad` of a tensor is None before the call
+    EXPECT_NO_GRAD = auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins import backward
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
@@ -102,6 +103,8 @@ class Callables:
             ):
                 return function(*args, **kwargs)  # the bare state of a fresh module
             model = natives.MODELS.get(function)
+            if model is None and self._hooks.grads is not None:
+                model = backward.model_of(function, args)
             if model is not None:
                 return model(self._hooks, *args, **kwargs)
             if is_operation(function):

@@ -15,6 +15,7 @@ import torch
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import table as natives
+from anyshape.capture.builtins.backward import Grads
 from anyshape.capture.builtins.torch_state import CHECK_NAMES
 from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Effect
@@ -50,6 +51,8 @@ class Hooks(OperatorHooks, ItemHooks):
         self.callables = Callables(self)
         #: context managers that were entered by name, with what stands for them, the innermost last
         self.entered: list[tuple[object, object]] = []
+        #: `.grad` of tensors, if the backward is to be captured too
+        self.grads: Grads | None = None
         self.identities = {}
         self.by_identity = {}
         self._globals_read: dict[tuple[int, str], object] = {}
@@ -57,6 +60,8 @@ class Hooks(OperatorHooks, ItemHooks):
     def forget(self) -> None:
         """Let go of the program's objects: to be called when nobody watches any more."""
         self.entered.clear()
+        if self.grads is not None:
+            self.grads.forget()
         self._globals_read.clear()
         self.callables.forget()
 
@@ -199,6 +204,8 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def _tensor_state(self, tensor: torch.Tensor, name: str) -> object:
         path = self.tracer.path_of(tensor)
+        if name == "grad" and self.grads is not None:
+            return self.grads.get(tensor)
         with torch._C.DisableTorchFunction():
             value = getattr(tensor, name)
         if path is None:
@@ -210,6 +217,11 @@ class Hooks(OperatorHooks, ItemHooks):
     def set_attribute(self, obj: object, name: str, value: object) -> None:
         try:
             if isinstance(obj, torch.Tensor):
+                if name == "grad" and self.grads is not None:
+                    self.grads.set(obj, value)
+                    return
+                if name == "data" and self.grads is not None and _is_in_place(obj, value):
+                    return  # `p.data -= …` has changed the elements, and sets what is there.
                 raise AbortCapture(f"the attribute `{name}` of a tensor is set")
             self.attributes.set(obj, name, value)
             return
@@ -283,6 +295,17 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def making_class(self, name: str) -> None:
         self.tracer.abort(f"the class `{name}` is defined inside the function")
+
+
+def _is_in_place(tensor: torch.Tensor, value: object) -> bool:
+    """Whether a value lies where a tensor does, as a whole."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    with torch._C.DisableTorchFunction():
+        one, other = tensor.untyped_storage(), value.untyped_storage()
+        places = [(each.storage_offset(), each.shape, each.stride()) for each in (tensor, value)]
+        same_kind = tensor.dtype is value.dtype and not value.requires_grad
+        return one._cdata == other._cdata and places[0] == places[1] and same_kind
 
 
 def _is_matched_by_parts(subject: Any) -> bool:

@@ -61,6 +61,9 @@ class Inputs(Segments):
         with torch._C.DisableTorchFunction():
             return self._input(tensor, path)
 
+    def is_known(self, tensor: torch.Tensor) -> bool:
+        return id(tensor) in self._known
+
     def _input(self, tensor: torch.Tensor, path: Path) -> TracedTensor:
         tracer = self.tracer
         if is_opaque(tensor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import torch
@@ -52,6 +52,16 @@ def _has_integers(tree: object) -> bool:
 def is_in_place(function: Callable[..., object], call: CallForms, result: object) -> bool:
     """Whether it changes an argument."""
     return result is None or effects.changes_argument(function, call.plain_args, call.plain_kwargs)
+
+
+def may_write(function: Callable[..., object], kwargs: Mapping[str, object]) -> bool:
+    """Whether it changes an argument, as far as can be told before it is called."""
+    name = name_of(function)
+    in_place = name.endswith("_") and not name.endswith("__")
+    if in_place or name.startswith("__i") or name == "__setitem__" or runs_python(function):
+        return True
+    asked = kwargs.get("out") is not None or bool(kwargs.get("inplace"))
+    return asked or effects.is_mutable(function) or effects.writes_untold(function)
 
 
 def target_of(function: Callable[..., object]) -> Any:

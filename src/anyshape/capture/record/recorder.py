@@ -37,6 +37,7 @@ from anyshape.capture.record.op_kinds import (
     is_in_place,
     may_draw,
     may_raise,
+    may_write,
     runs_python,
     target_of,
 )
@@ -85,6 +86,8 @@ class Recorder(Inputs):
         #: whether the program asks how tensors lie in memory
         self.asks_for_layout = False
         self.defects: list[str] = []
+        #: called with each tensor from outside that an operation may be about to change
+        self.before_write: Callable[[torch.Tensor], None] | None = None
         #: what is in a container from outside, as the program sees it
         self.contents_of: Callable[[Any, Path], object] = lambda container, path: container
 
@@ -188,6 +191,8 @@ class Recorder(Inputs):
             # The program may catch it. What it depends on is not guarded.
             tracer.abort(f"`{name_of(function)}` raised an error", is_error=True)
             raise
+        if self.before_write is not None and may_write(function, kwargs):
+            self._tell_writes(converted, self.before_write)
         try:
             if converted.opaque:
                 with torch._C._EnableTorchFunction(), _no_mode():
@@ -240,6 +245,12 @@ class Recorder(Inputs):
             forms = CallForms(self, function, args, kwargs)
             if segment is self.segment:
                 return forms
+
+    def _tell_writes(self, call: CallForms, tell: Callable[[torch.Tensor], None]) -> None:
+        memory = {each.untyped_storage()._cdata for each in call.every_tensor()}
+        for _, tensor, _ in self.changes.externals:
+            if tensor.untyped_storage()._cdata in memory:
+                tell(tensor)
 
     def _constant_read(
         self, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]

@@ -28,6 +28,12 @@ _WORDS: Final = re.compile(r"\W+")
 
 def to_onnx(program: Program, path: str | os.PathLike[str], opset: int = 18) -> None:
     """Write the model; an error names the operator that does not map."""
+    if program.sets_gradients:
+        raise CannotExport(
+            function=program.name,
+            reason="it calls `backward()`, and an ONNX model has no `.grad` to set",
+            hints=["return the gradients: `torch.autograd.grad(loss, parameters)`"],
+        )
     try:
         onnx = import_module("onnx")
     except ImportError:
