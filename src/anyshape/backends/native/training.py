@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.fx
-from torch.nn.parallel import DistributedDataParallel
 
 from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.graph.backward_graph import TrainingGraphs
@@ -261,7 +260,7 @@ def or_as_it_is(
             return as_it_is(*inputs)
         # Hooks of several are called in the order of operators; anomalies are told of by operator.
         hooked = sum(_has_hooks(inputs[number]) for number in wanted)
-        if hooked > 1 or torch.is_anomaly_enabled() or _is_reduced_meanwhile():
+        if hooked > 1 or torch.is_anomaly_enabled():
             return as_it_is(*inputs)
         return run(*inputs)
 
@@ -314,13 +313,6 @@ def _epilogue(
 _graph_is_kept: Callable[[], bool] = getattr(  # noqa: B009 no stub has it
     torch._C, "_autograd"
 )._get_current_graph_task_keep_graph
-
-
-def _is_reduced_meanwhile() -> bool:
-    """Whether other ranks wait for gradients: those that are there first are on their way while the
-    others are computed."""
-    wrapper: Any = DistributedDataParallel._active_ddp_module
-    return wrapper is not None and wrapper.process_group.size() > 1
 
 
 def _has_hooks(value: Any) -> bool:

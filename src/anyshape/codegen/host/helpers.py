@@ -210,8 +210,8 @@ declare i32 @aoti_torch_copy_(ptr, ptr, i32)
 """
 
 #: A handle to memory of ours. What has no elements may be anywhere, even where no memory is, and is
-#: given none: of GPUs' memory torch asks whose it is. If it fails, this function of torch may say that
-#: all is well, and give no tensor.
+#: given none: of GPUs' memory torch asks whose it is. If it fails, this function of torch may say
+#: that all is well, and give no tensor.
 _AREA: Final = """
 define i32 @anyshape_host_area(
     ptr %data, i64 %rank, ptr %dims, i32 %dtype, ptr %slot) nounwind {
