@@ -48,6 +48,7 @@ def _check(program: Program, order: tuple[int, ...], stretched: tuple[bool, ...]
         assert torch.equal(want, got)
         pairs = zip(want.shape, want.stride(), got.stride(), strict=True)
         assert all(x == y for size, x, y in pairs if size > 1), (shape, want.stride(), got.stride())
+    assert not compiled.stats().eager_calls
 
 
 @pytest.mark.parametrize("case", random.Random(0).sample([*_cases(3), *_cases(4)], 40), ids=str)

@@ -22,7 +22,11 @@ _MEMORY: Final = "it measures the processor's memory"
 
 LEFT_OUT: Final = {
     "tests/native/test_float8.py::test_elements_are_moved_as_they_are[[]roll*": _ABSENT,
+    "tests/native/test_float8.py::test_elements_are_moved_as_they_are[[]where of a large*": _ABSENT,
     "tests/native/test_float8.py::test_what_no_elements_were_tried_with*": _ABSENT,
+    "tests/api/test_modules.py::test_as_a_submodule": _ROUNDED,
+    "tests/api/test_modules.py::test_deepcopy_is_apart": _ROUNDED,
+    "tests/api/test_modules.py::test_training_loop*": _ROUNDED,
     "tests/api/test_packed_weights.py::*": _QUANTIZED,
     "tests/api/test_errors_of_data.py::test_handlers_see_them*": _ASYNCHRONOUS,
     "tests/api/test_errors_of_data.py::test_they_are_of_a_class_of_torchs*": _ASYNCHRONOUS,

@@ -25,7 +25,7 @@ from anyshape.ops.meta import (
     suggests_channels_last,
 )
 from anyshape.ops.shape_query import ShapeQuery
-from anyshape.symbolic import Size, Symbol, eq, evaluate
+from anyshape.symbolic import Size, Symbol, and_, eq, evaluate
 from anyshape.symbolic.expr import of_atom, symbols_of
 
 Numbers = tuple[int, ...]
@@ -40,10 +40,7 @@ def iterated_layout(
     usual = pointwise_layout(q, shape, operands)
     if len(shape) < 2 or all(operand.is_contiguous for operand in operands):
         return usual
-    given = tuple((operand.shape, operand.strides) for operand in operands)
-    for size in _decisive(_values(q, given), shape, given, numbers, usual):
-        if q.decide(eq(size, 1), "sizes of 1 take another place in the result's layout"):
-            usual = _with_ones(q, shape, operands, numbers, usual)
+    usual = _apart_from_ones(q, shape, operands, numbers, usual)
     if len(shape) not in (4, 5):
         return usual
     sizes = _now(q, shape)
@@ -56,6 +53,25 @@ def iterated_layout(
         if now == 1:
             q.decide(eq(size, 1), "strides of sizes of 1 tell channels-last tensors")
     return Dense(found)
+
+
+def _apart_from_ones(
+    q: ShapeQuery, shape: tuple[Size, ...], operands: Sequence[Meta], numbers: bool, usual: Dense
+) -> Dense:
+    """The layout, with guards where sizes of 1 would change it."""
+    known = _known(q, shape)
+    given = tuple((_known(q, each.shape), _known(q, each.strides)) for each in operands)
+    for ones in _decisive(_values(q, given), known, given, numbers, usual):
+        are_one = and_(*(eq(size, 1) for size in ones))
+        if q.decide(are_one, "sizes of 1 take another place in the result's layout"):
+            now = _with_ones(q, shape, operands, numbers, usual)
+            return _apart_from_ones(q, shape, operands, numbers, now)
+    return usual
+
+
+def _known(q: ShapeQuery, sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """One name for equal sizes, and numbers where they are known: what is 1 is stretched."""
+    return tuple(size if isinstance(size, int) else q.facts.simplify(size) for size in sizes)
 
 
 def _values(q: ShapeQuery, given: Sequence[Operand]) -> tuple[tuple[Symbol, int], ...]:
@@ -73,19 +89,19 @@ def _decisive(
     given: tuple[Operand, ...],
     numbers: bool,
     usual: Dense,
-) -> tuple[Size, ...]:
-    """Sizes of which it matters whether they are 1."""
+) -> tuple[tuple[Size, ...], ...]:
+    """Sizes of which it matters whether they are 1, alone or two at a time."""
     sizes = list(dict.fromkeys(size for size in shape if _may_be_one(size)))
     some = dict(values)
-    decisive: list[Size] = []
+    decisive: list[tuple[Size, ...]] = []
     for ones in (*((size,) for size in sizes), *combinations(sizes, 2)):
-        if any(size in decisive for size in ones):
+        if any((size,) in decisive for size in ones):
             continue
         then = {**some, **{symbol: 1 for size in ones for symbol in symbols_of(size)}}
         now = _evaluated(then, shape)
         operands = [(_evaluated(then, a), _evaluated(then, b)) for a, b in given]
         if _differ(now, _order(now, operands, numbers, usual), usual.order):
-            decisive.append(ones[0])
+            decisive.append(ones)
     return tuple(decisive)
 
 

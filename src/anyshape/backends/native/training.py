@@ -179,7 +179,7 @@ def trained(
         """What is saved, and the places of what was changed meanwhile: nothing that is read."""
         rest: _Rest | None = ctx.rest
         if rest is None or saving.are_shared(rest.done, used):
-            return _unpacked(ctx._raw_saved_tensors, reads)
+            return _unpacked(ctx, reads)
         pairs = zip(rest.versions, _versions(rest.saved, range(len(rest.saved))), strict=True)
         later = {place for place, (before, now) in enumerate(pairs) if before != now}
         if any(place in rest.changed | later for place in reads):
@@ -339,13 +339,14 @@ def _not_of(outputs: Sequence[Any], values: Sequence[torch.Tensor]) -> list[torc
     return [each.detach() if id(each) in own else each for each in values]
 
 
-def _unpacked(
-    saved: Sequence[Any], reads: Collection[int]
-) -> tuple[list[torch.Tensor], frozenset[int]]:
+def _unpacked(ctx: Any, reads: Collection[int]) -> tuple[Sequence[torch.Tensor], frozenset[int]]:
     """What torch has saved, and the places of what was changed meanwhile. It raises what torch does
-    if that is to be read."""
+    if that is to be read; before torch 2.12 also if it is not."""
     found: list[torch.Tensor] = []
     changed: set[int] = set()
+    saved = ctx._raw_saved_tensors
+    if saved and not hasattr(saved[0], "unpack"):
+        return ctx.saved_tensors, frozenset()
     for place, each in enumerate(saved):
         try:
             found.append(each.unpack())

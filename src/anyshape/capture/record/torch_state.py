@@ -86,10 +86,9 @@ def on_default_device(
 def default_device() -> torch.device:
     """As `torch.get_default_device`, which makes a tensor to know it."""
     device = _innermost_device()
-    if device is None:
-        return torch.device("cpu")
+    # To make one is a function of torch to modes, too.
     with _C.DisableTorchFunction():
-        return torch.empty(0, device=device).device
+        return torch.device("cpu") if device is None else torch.empty(0, device=device).device
 
 
 def _innermost_device() -> torch.device | None:
