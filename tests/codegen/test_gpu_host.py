@@ -351,6 +351,21 @@ def test_a_sum_that_is_a_result_and_normalized_beside() -> None:
         assert any("x" in name for name in names)
 
 
+def test_vectors_that_begin_anywhere_in_rows() -> None:
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        return torch.cat([F.pad(x, (1, 2)), y], -1) * 2
+
+    for dtype in (torch.float32, torch.bfloat16, torch.uint8):
+        backend = Backend()
+        compiled = anyshape.compile(function, dynamic=True, backend=backend)
+        for rows, left, right in ((3, 20, 10), (5, 101, 33), (1, 4, 40), (2, 3, 2), (0, 30, 9)):
+            x, y = ((torch.randn(rows, n) * 20).to(dtype) for n in (left, right))
+            torch.testing.assert_close(compiled(x, y), function(x, y), rtol=0, atol=0)
+        names = {each.name for gpu in backend.gpus for each in gpu.started}
+        assert any(name.startswith(f"kernel_u{16 // dtype.itemsize}") for name in names)
+        assert any(name.startswith("kernel_w1") for name in names), "short rows"
+
+
 def test_products_of_parts_without_elements() -> None:
     """They begin where there is no memory."""
 

@@ -168,7 +168,7 @@ def _vector(e: Emitter, column: Axis, unit: str) -> None:
         e.lane_atoms.clear()
         e.at_hand.clear()
 
-    if e.lanes == 1 or len(e.kernel.axes) > 1:
+    if e.lanes == 1 or (len(e.kernel.axes) > 1 and e.is_aligned):
         stages(False)  # whole vectors only
     else:
         end = e.let(f"add i64 {start}, {e.lanes}")

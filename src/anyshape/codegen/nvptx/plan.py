@@ -29,13 +29,15 @@ from anyshape.loops.kernels import Kernel
 from anyshape.loops.stages import all_roots
 from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
 from anyshape.support.lazy_dataclass import dataclass, replace
-from anyshape.symbolic import Size
+from anyshape.symbolic import Size, floordiv
 from anyshape.symbolic.expr import Symbol, atom_at, of_atom, polynomial, symbols_of, terms_of
 
 Form = Literal["columns", "strips", "rows", "points"]
 
 #: Bytes that a thread moves at a time.
 ACCESS: Final = 16
+#: Of a row of whole vectors and a rest: below, too many lanes would have nothing to do.
+_LEAST_VECTORS: Final = 8
 #: Dtypes that memory itself can add to.
 _ATOMIC: Final = frozenset({"f32", "f64", "i32", "i64"})
 
@@ -127,7 +129,8 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
         return plans
     if form == "columns":
         flat = _flat(kernel) if wide is None or wide.multiples else None
-        return plans if flat is None else (*plans[:-1], flat, narrow)
+        more = _anywhere(kernel, column) if flat is None else flat
+        return plans if more is None else (*plans[:-1], more, narrow)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = ACCESS // max(widths, default=ACCESS) if wide is None else wide.lanes
     held_kernel = forwarded(kernel)
@@ -250,6 +253,21 @@ def _flat(kernel: Kernel) -> GpuPlan | None:
         return None
     plan = _kernel_plan(flat.kernel, flat.axis, wide.lanes, flat)
     return replace(wide, plan=plan, at_least=(flat.width,))
+
+
+def _anywhere(kernel: Kernel, column: Axis | None) -> GpuPlan | None:
+    """Vectors that begin anywhere in rows of several elements each: each is moved alone, but a
+    thread has more than one of them under way."""
+    if column is None or len(kernel.axes) < 2 or any(stage.axes for stage in kernel.stages):
+        return None
+    lanes = ACCESS // max(_widths(kernel).values(), default=ACCESS)
+    if lanes == 1:
+        return None
+    return GpuPlan(
+        "columns",
+        _kernel_plan(kernel, column, lanes),
+        at_least=(floordiv(column.extent, _LEAST_VECTORS),),
+    )
 
 
 def _widths(kernel: Kernel) -> dict[str, int]:
