@@ -218,3 +218,62 @@ def test_a_stage_that_is_not_native_is_a_step() -> None:
         torch.testing.assert_close([first, second, found], [expected, other, gradient])
     assert type(first.grad_fn).__name__ == "CompiledBackward"
     assert "numbers are drawn" in str(run.explain())
+
+
+HALVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+    "tanhshrink": F.tanhshrink,
+    "silu": F.silu,
+    "gelu": F.gelu,
+    "mish": F.mish,
+    "elu": F.elu,
+    "softplus": F.softplus,
+    "logsigmoid": F.logsigmoid,
+    "softmax": lambda x: x.softmax(-1),
+    "log_softmax": lambda x: x.log_softmax(-1),
+    "sin": torch.sin,
+    "erf": torch.erf,
+}
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_gradients_of_halves_are_as_exact_as_eagers(name: str) -> None:
+    """What is computed on the way is rounded to two bytes nowhere, or where eager does it."""
+
+    def function(x: Tensor) -> Tensor:
+        return HALVES[name](x * 1) * 2
+
+    compiled = anyshape.compile(function, dynamic=True)
+    weights = torch.randn(64, 40, generator=devices.generator(1)).to(torch.bfloat16)
+    for rows in (64, 33):
+        x = torch.randn(rows, 40, generator=devices.generator(rows)).to(torch.bfloat16)
+        errors: list[float] = []
+        exact = x.double().requires_grad_()
+        (wanted,) = torch.autograd.grad(function(exact), exact, weights[:rows].double())
+        for each in (function, compiled, compiled):
+            own = x.clone().requires_grad_()
+            (grad,) = torch.autograd.grad(each(own), own, weights[:rows])
+            errors.append((grad.double() - wanted).abs().mean().item())
+        assert errors[-1] <= errors[0] * 1.05
+    assert "forward: native code" in str(compiled.explain())
+
+
+def test_a_loss_that_has_no_gradient_in_eager_code() -> None:
+    def function(x: Tensor) -> Tensor:
+        return F.huber_loss(x * 1, torch.zeros(x.shape[0])) * 2
+
+    compiled = anyshape.compile(function, dynamic=True)
+    for rows in (5, 6, 7):
+        x = torch.randn(rows).to(torch.bfloat16).requires_grad_()
+        with pytest.raises(RuntimeError, match="Found dtype"):
+            compiled(x).backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
+def test_logits_are_bounded_in_their_dtype(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, 1e-4, 0.5, 0.998, 1.0, 3.0, -2.0] * 5).to(dtype)
+    for eps in (1e-3, 1e-6, 0.25):
+        compiled = anyshape.compile(lambda x, eps=eps: torch.logit(x, eps) * 2 + 1, dynamic=True)
+        compiled(x)
+        torch.testing.assert_close(compiled(x[1:]), torch.logit(x[1:], eps) * 2 + 1)

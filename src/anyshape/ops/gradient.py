@@ -125,6 +125,11 @@ def zeros_like(term: Term) -> Term:
     return term.call(torch.zeros_like)
 
 
+def whole(term: Term) -> Term:
+    """Floats of two bytes are computed in four: torch's own functions for gradients round once."""
+    return term.float() if term.dtype in (torch.float16, torch.bfloat16) else term
+
+
 def sum_to(grad: Term, shape: Sequence[Size]) -> Term:
     """The gradient of a tensor that was stretched: the sum over where its elements went."""
     more = grad.rank - len(shape)

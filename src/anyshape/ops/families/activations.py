@@ -12,7 +12,7 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.elementwise import everywhere, pointwise_row, same, unary
 from anyshape.ops.families.arithmetic import onnx_clamp
-from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, whole
 from anyshape.ops.lowering.pointwise_builder import Operand, elementwise
 from anyshape.ops.lowering.scalars import Compute, constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
@@ -399,7 +399,7 @@ def gradient_elu(
     height = alpha * scale * input_scale
     if function == "celu":
         height, input_scale = 1, 1 / alpha
-    below = grad * height * (input * input_scale).exp()
+    below = grad * height * (whole(input) * input_scale).exp()
     return {"input": below.where(input <= 0, grad * scale)}
 
 
@@ -434,18 +434,18 @@ def gradient_threshold(grad: Term, input: Term, threshold: Any) -> Gradients:
 
 @gradient("softplus")
 def gradient_softplus(grad: Term, input: Term, beta: Any, threshold: Any) -> Gradients:
-    scaled = input * beta
+    scaled = whole(input) * beta
     return {"input": grad.where(scaled > threshold, grad * scaled.sigmoid())}
 
 
 @gradient("log_sigmoid")
 def gradient_log_sigmoid(grad: Term, input: Term) -> Gradients:
-    return {"input": grad * (-input).sigmoid()}
+    return {"input": grad * (-whole(input)).sigmoid()}
 
 
 @gradient("mish")
 def gradient_mish(grad: Term, input: Term) -> Gradients:
-    x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    x = whole(input)
     bent = x.call(torch.nn.functional.softplus).tanh()
     return {"input": grad * (bent + x * x.sigmoid() * (1 - bent * bent))}
 
@@ -489,13 +489,14 @@ def parts_of_tanhshrink(records: Records, input: Term) -> Term:
 
 @gradient("silu")
 def gradient_silu(grad: Term, input: Term) -> Gradients:
-    half = input.sigmoid()
-    return {"input": grad * half * (input * (1 - half) + 1)}
+    x = whole(input)
+    half = x.sigmoid()
+    return {"input": grad * half * (x * (1 - half) + 1)}
 
 
 @gradient("gelu")
 def gradient_gelu(grad: Term, input: Term, approximate: Any) -> Gradients:
-    x = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    x = whole(input)
     if approximate == "none":
         below = ((x * math.sqrt(0.5)).erf() + 1) * 0.5
         density = (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))

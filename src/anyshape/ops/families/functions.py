@@ -21,9 +21,10 @@ from anyshape.ops.elementwise import (
     unary,
 )
 from anyshape.ops.families.arithmetic import lower_mul, lower_power
-from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, whole, zeros_like
 from anyshape.ops.lowering.pointwise_builder import Operand, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import (
+    TORCH_DTYPES,
     Compute,
     cast,
     constant_like,
@@ -223,12 +224,17 @@ def lower_logit(c: Lowering, input: Value, eps: Any) -> Value:
     dtype = float_dtype(input.dtype)
     if eps is not None and not isinstance(eps, int | float):
         raise NotLowered("a number that is computed")
+    bounds: tuple[float, float] | None = None
+    if eps is not None:
+        # Processors round the bounds to the dtype, GPUs do not.
+        rounds = torch.float32 if c.on_gpu and dtype != "f64" else TORCH_DTYPES[dtype]
+        least = torch.tensor(eps, dtype=rounds, device="cpu")
+        bounds = least.item(), (1 - least).item()
 
     def compute(x: Scalar) -> Scalar:
         one = constant_like(1, x)
-        if eps is not None:
-            low = constant_like(eps, x)
-            high = op("sub", one, low)
+        if bounds is not None:
+            low, high = (constant_like(each, x) for each in bounds)
             above = where(test("gt", x, high), high, x)
             x = where(test("lt", x, low), low, above)
         return op("log", op("div", x, op("sub", one, x)))
@@ -345,7 +351,7 @@ def _slope_of_sinc(grad: Term, x: Term) -> Term:
 
 def _gradient(slope: Callable[[Term, Term, Term], Term]) -> Callable[..., Gradients]:
     def row(grad: Term, result: Term, input: Term) -> Gradients:
-        return {"input": slope(grad, result, input)}
+        return {"input": slope(whole(grad), whole(result), whole(input))}
 
     return row
 
@@ -356,6 +362,7 @@ for _name, _slope in _SLOPES.items():
 
 @gradient("logit")
 def gradient_logit(grad: Term, input: Term, eps: Any) -> Gradients:
+    input = whole(input)
     own = grad / (input * (1 - input))
     if eps is None:
         outside, beyond = math.nan, (0, 1)

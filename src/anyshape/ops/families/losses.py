@@ -497,6 +497,8 @@ def gradient_huber_loss(
 ) -> Gradients:
     if not isinstance(delta, int | float):
         raise NoGradient("an edge that is computed")
+    if input.dtype != target.dtype:
+        raise NoGradient("dtypes that differ, which torch has no gradient for")
     slope: Callable[[Term], Term] = lambda away: away.clamp(-delta, delta)  # noqa: E731
     return _of_difference(slope, grad, input, target, reduction, weight)
 

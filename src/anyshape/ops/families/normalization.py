@@ -22,7 +22,7 @@ from anyshape.ops.families.reductions import (
     require_elements,
     require_float,
 )
-from anyshape.ops.gradient import Gradients, NoGradient, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Term, whole
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import TORCH_DTYPES, constant_like, op, short, wide
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, must_be_known
@@ -661,11 +661,6 @@ def lower_instance_norm(
 # -- gradients ------------------------------------------------------------------------------------
 
 
-def _whole(input: Term) -> Term:
-    """Floats of two bytes are computed in four."""
-    return input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
-
-
 def _of_moments(grad: Term, input: Term, dims: list[int], eps: Any) -> tuple[Term, Term]:
     """What was normalized over these dimensions, and the gradient of the input."""
     centered = input - input.mean(dims, True)
@@ -677,7 +672,7 @@ def _of_moments(grad: Term, input: Term, dims: list[int], eps: Any) -> tuple[Ter
 
 def _by_channel(of: Term, rank: int) -> Term:
     """A number for each channel, as it is stretched."""
-    return _whole(of).reshape([of.shape[0], *[1] * (rank - 2)])
+    return whole(of).reshape([of.shape[0], *[1] * (rank - 2)])
 
 
 def _affine(grad: Term, normed: Term, weight: Any, bias: Any) -> Gradients:
@@ -694,9 +689,9 @@ def gradient_layer_norm(
     grad: Term, input: Term, normalized_shape: Any, weight: Any, bias: Any, eps: Any
 ) -> Gradients:
     dims = list(range(-len(normalized_shape), 0))
-    grad = _whole(grad)
-    own = grad if weight is None else grad * _whole(weight)
-    normed, slope = _of_moments(own, _whole(input), dims, eps)
+    grad = whole(grad)
+    own = grad if weight is None else grad * whole(weight)
+    normed, slope = _of_moments(own, whole(input), dims, eps)
     found: Gradients = {"input": slope}
     outer = list(range(input.rank - len(normalized_shape)))
     if weight is not None:
@@ -711,11 +706,11 @@ def gradient_rms_norm(
     grad: Term, input: Term, normalized_shape: Any, weight: Any, eps: Any
 ) -> Gradients:
     dims = list(range(-len(normalized_shape), 0))
-    x, grad = _whole(input), _whole(grad)
+    x, grad = whole(input), whole(grad)
     least = torch.finfo(x.dtype).eps if eps is None else eps
     scale = ((x * x).mean(dims, True) + least).rsqrt()
     normed = x * scale
-    own = grad if weight is None else grad * _whole(weight)
+    own = grad if weight is None else grad * whole(weight)
     found: Gradients = {"input": (own - normed * (own * normed).mean(dims, True)) * scale}
     outer = list(range(input.rank - len(normalized_shape)))
     if weight is not None:
@@ -729,10 +724,10 @@ def gradient_group_norm(
 ) -> Gradients:
     batch, channels, *rest = input.shape
     grouped = [batch, num_groups, channels // num_groups, *rest]
-    grad = _whole(grad)
+    grad = whole(grad)
     own = grad if weight is None else grad * _by_channel(weight, input.rank)
     dims = list(range(2, input.rank + 1))
-    normed, slope = _of_moments(own.reshape(grouped), _whole(input).reshape(grouped), dims, eps)
+    normed, slope = _of_moments(own.reshape(grouped), whole(input).reshape(grouped), dims, eps)
     affine = _affine(grad, normed.reshape(input.shape), weight, bias)
     return {"input": slope.reshape(input.shape), **affine}
 
@@ -751,7 +746,7 @@ def gradient_batch_norm(
     rank = input.rank
     if rank < 2:
         raise NoGradient("an input without channels")
-    x, grad = _whole(input), _whole(grad)
+    x, grad = whole(input), whole(grad)
     own = grad if weight is None else grad * _by_channel(weight, rank)
     if training is True:
         dims = [each for each in range(rank) if each != 1]
@@ -780,7 +775,7 @@ def gradient_instance_norm(
         return gradient_batch_norm(grad, input, *given)
     if input.rank < 3:
         raise NoGradient("statistics of single numbers")
-    x, grad = _whole(input), _whole(grad)
+    x, grad = whole(input), whole(grad)
     own = grad if weight is None else grad * _by_channel(weight, input.rank)
     normed, slope = _of_moments(own, x, list(range(2, input.rank)), eps)
     return {"input": slope, **_affine(grad, normed, weight, bias)}

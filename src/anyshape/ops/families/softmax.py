@@ -13,7 +13,7 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.families.activations import of_float
 from anyshape.ops.families.normalization import reduction_row
 from anyshape.ops.families.reductions import dims_of, require_elements, require_float
-from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
+from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, whole
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise
 from anyshape.ops.lowering.scalars import op, operation, short, wide
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
@@ -140,12 +140,14 @@ for _name in ("log_softmax", "functional_log_softmax"):
 
 @gradient("softmax")
 def gradient_softmax(grad: Term, result: Term, dim: Any) -> Gradients:
+    grad, result = whole(grad), whole(result)
     product = grad * result
     return {"input": product - result * product.sum(dim, True)}
 
 
 @gradient("log_softmax")
 def gradient_log_softmax(grad: Term, result: Term, dim: Any) -> Gradients:
+    grad, result = whole(grad), whole(result)
     return {"input": grad - result.exp() * grad.sum(dim, True)}
 
 
