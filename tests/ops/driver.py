@@ -344,6 +344,18 @@ def dynamic(outcome: Outcome) -> bool:
     return not outcome.needless
 
 
+def dynamic_but_formats(outcome: Outcome) -> bool:
+    """The same, but for images of one channel or of one point: torch takes those in channels-last
+    format for contiguous ones, and goes on so."""
+    if any(need.kind is NeedKind.SPECIALISED for need in outcome.needs):
+        return False
+    pixels = ({name: sizes[name] for name in sizes if name in "dhw"} for sizes in outcome.needless)
+    return all(
+        sizes.get("c") == 1 or set(own.values()) == {1}
+        for sizes, own in zip(outcome.needless, pixels, strict=True)
+    )
+
+
 def checks_only(outcome: Outcome) -> bool:
     """Whether no guard was needed, only what torch checks too."""
     return bool(outcome.served) and all(need.kind is NeedKind.CHECK for need in outcome.needs)
