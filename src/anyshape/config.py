@@ -95,8 +95,8 @@ class Config(_Started):
     on_compile_error: OnCompileError = "warn"
     #: go on eagerly while a compile runs in another thread
     background_compile: bool = False
-    #: native code for graphs with gradients, forward and backward; False: operator by operator
-    native_training: bool = True
+    #: native code for graphs with gradients, forward and backward; else operator by operator
+    native_training: bool = False
     #: so many threads make machine code at most; never more than there are cores
     compile_threads: int = 8
 
