@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
@@ -48,6 +49,19 @@ def test_others_of_the_same_kinds_are_alike(memory: TensorMemory):
     assert match.alike(match.address, *again)
     assert not match.alike(match.address, *again[:3], torch.zeros(1))
     assert not match.alike(match.address, *again[:3], 7)
+
+
+def test_padding_is_not_compared(memory: TensorMemory):
+    """What memory held before the tensor is nothing of the tensor."""
+    one, other = torch.zeros(2, 3), torch.zeros(2, 3)
+    at = other._cdata + 8 * memory.layout.dtype_and_device
+    word = ctypes.c_uint64.from_address(at)
+    word.value ^= 1 << 63
+    for first, second in ((one, other), (other, one)):
+        match = TensorMatch(memory, alike(), 1)
+        match.learn(first)
+        assert match.alike(match.address, first)
+        assert match.alike(match.address, second)
 
 
 def test_what_cannot_be_read_is_never_alike(memory: TensorMemory):

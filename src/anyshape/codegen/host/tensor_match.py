@@ -33,15 +33,20 @@ _LOADED: Final = "".join(
     for place, name in enumerate(_HEADER_NAMES)
 )
 
+#: Bits of a word that mean something: the last of dtype and device is padding, which the library
+#: leaves as it finds it in memory.
+MEANT: Final = {"rank": -1, "dtype": 2**63 - 1, "keys": -1}
+
 #: A word of the tensor that has to be that of the row.
 _COMPARED: Final = "".join(
     f"""
   %own.{name}.at = getelementptr i8, ptr %tensor, i64 %offset.{name}
-  %own.{name} = load i64, ptr %own.{name}.at
+  %all.{name} = load i64, ptr %own.{name}.at
+  %own.{name} = and i64 %all.{name}, {MEANT[name]}
   %its.{name}.at = getelementptr i64, ptr %row, i64 {place}
   %its.{name} = load i64, ptr %its.{name}.at
   %is.{name} = icmp eq i64 %own.{name}, %its.{name}"""
-    for place, name in enumerate(("rank", "dtype", "keys"), 1)
+    for place, name in enumerate(MEANT, 1)
 )
 
 #: Its definition, to stand behind `APART_MODULE`, which declares what it calls.

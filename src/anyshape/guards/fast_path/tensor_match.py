@@ -29,6 +29,9 @@ _WORD: Final = 8
 #: Words of the table before the first row, and of a row; where sizes and strides begin in it.
 _HEADER, _ROW, _SIZES, _STRIDES = 8, 16, 5, 10
 
+#: The last bit of the word of dtype and device is padding, which is as memory was before.
+_MEANT: Final = 2**63 - 1
+
 _MOST_LEARNT: Final = 32
 
 
@@ -68,7 +71,7 @@ class TensorMatch:
         )
         sizes, strides = list(tensor.shape), list(tensor.stride())
         rank = len(sizes)
-        row = [id(kind), rank, _signed(dtype), _signed(keys), int(tensor.requires_grad)]
+        row = [id(kind), rank, dtype & _MEANT, _signed(keys), int(tensor.requires_grad)]
         room = [0] * (_STRIDES - _SIZES - rank)
         row += [*sizes, *room, *strides, *room]
         return row + [0] * (_ROW - len(row))
