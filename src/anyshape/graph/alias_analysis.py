@@ -118,6 +118,14 @@ class Source(NamedTuple):
 _OF_ONE = frozenset(["einsum"])
 
 
+def root_of(node: torch.fx.Node, is_certain: bool = False) -> torch.fx.Node:
+    """The tensor at the end of all views: whose memory a result is in, or may be; where
+    `is_certain`, only as far as it is so for all sizes."""
+    while (source := source_of(node)) is not None and (source.is_certain or not is_certain):
+        node = source.node
+    return node
+
+
 def source_of(node: torch.fx.Node) -> Source | None:
     """Whose memory a result is in, or may be; None if it has its own."""
     given = [each for each in node.all_input_nodes if result_of(each) is not None]

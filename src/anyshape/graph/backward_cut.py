@@ -7,7 +7,7 @@ from typing import Final
 
 import torch.fx
 
-from anyshape.graph.alias_analysis import source_of
+from anyshape.graph.alias_analysis import root_of
 from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, WRITTEN
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
@@ -28,7 +28,7 @@ def kept_and_again(
     kept: dict[torch.fx.Node, None] = dict.fromkeys(known or ())
     # Eager code may write to any other input between forward and backward, as `x += f(x)` does.
     # Nobody does so with a part of the parameters only.
-    lasting = {_base(node) for node in needed} if read is None else {*read}
+    lasting = {root_of(node, is_certain=True) for node in needed} if read is None else {*read}
 
     def of(node: torch.fx.Node) -> frozenset[torch.fx.Node] | None:
         """What has to be kept for it to be computed again; None if it cannot be."""
@@ -52,15 +52,6 @@ def kept_and_again(
         else:
             _collect(node, kept, again)
     return list(kept), [node for node in nodes if node in again]
-
-
-def _base(node: torch.fx.Node) -> torch.fx.Node:
-    """What a view shows: both are changed at once."""
-    source = source_of(node)
-    while source is not None and source.is_certain:
-        node = source.node
-        source = source_of(node)
-    return node
 
 
 def _sources(

@@ -19,7 +19,7 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from anyshape.graph.alias_analysis import source_of
+from anyshape.graph.alias_analysis import root_of
 from anyshape.graph.autograd_step import STEPS
 from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
@@ -218,7 +218,7 @@ class _Inline:
                 a == b or facts.equal(a, b) for a, b in sizes
             ):
                 raise Unlowerable("a gradient of another form than its tensor")
-            root = _root(grad)
+            root = root_of(grad)
             is_own = root in made and root not in memory and isinstance(own.layout, Dense)
             memory.add(root)
             if own.layout != meta.layout and not meta.is_contiguous:
@@ -248,8 +248,3 @@ class _Inline:
                 self._graph.output(torch.fx.map_arg(node.args[0], self._mapped.__getitem__))
             elif node.op != "placeholder":
                 self._mapped[node] = self._copied(node)
-
-
-def _root(node: Node) -> Node:
-    source = source_of(node)
-    return node if source is None else _root(source.node)

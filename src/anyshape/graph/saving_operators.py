@@ -18,6 +18,7 @@ from anyshape.graph.autograd_step import filled, placed
 from anyshape.graph.plan import leaves
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, UNRECORDED
+from anyshape.support.autograd_graph import functions_behind
 from anyshape.symbolic import Expr, Facts
 
 
@@ -67,7 +68,7 @@ class SavingOperators:
             with torch.enable_grad():
                 results = known.function(*args, **kwargs)
             found = [each for each in leaves(results) if isinstance(each, torch.Tensor)]
-            return any(map(_keeps, _functions(each.grad_fn for each in found)))
+            return any(map(_keeps, functions_behind(each.grad_fn for each in found)))
         except Exception:
             return True
 
@@ -79,17 +80,6 @@ class SavingOperators:
             made = torch.empty_strided(shape, strides, dtype=value.dtype, device="meta")
             return made.requires_grad_().view_as(made) if value.requires_grad else made
         return self._hint(value) if isinstance(value, Expr) else value
-
-
-def _functions(roots: Iterable[Any]) -> list[Any]:
-    found: dict[Any, None] = {}
-    stack = list(roots)
-    while stack:
-        each = stack.pop()
-        if each is not None and each not in found:
-            found[each] = None
-            stack += [before for before, _ in each.next_functions]
-    return list(found)
 
 
 def _keeps(function: Any) -> bool:

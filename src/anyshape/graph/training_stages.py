@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 import torch
 import torch.fx
 
-from anyshape.graph.alias_analysis import is_part, result_of, source_of
+from anyshape.graph.alias_analysis import is_part, result_of, root_of
 from anyshape.graph.size_symbols import shown_by, symbols_in
 from anyshape.ops.bind import works_in_place
 from anyshape.ops.effects import may_draw, written_by
@@ -179,7 +179,9 @@ def _touched(node: Node) -> list[Any]:
     call = node.meta.get(CALL)
     if call is None:
         return []
-    found: list[Any] = [_root(each) for each in node.all_input_nodes if result_of(each) is not None]
+    found: list[Any] = [
+        root_of(each) for each in node.all_input_nodes if result_of(each) is not None
+    ]
     return [*found, _GENERATOR] if may_draw(call.function) else found
 
 
@@ -191,7 +193,7 @@ def _written(node: Node) -> list[Node]:
     found = list(written_by(entry, node.args, node.kwargs).values())
     if works_in_place(call.function, call.args, call.kwargs):
         found.append(node.args[0] if node.args else node.kwargs["input"])
-    return [_root(each) for each in found if isinstance(each, Node)]
+    return [root_of(each) for each in found if isinstance(each, Node)]
 
 
 def _is_number(node: Node) -> bool:
@@ -199,11 +201,6 @@ def _is_number(node: Node) -> bool:
     if node.op == "placeholder" or CALL in node.meta or result_of(node) is not None:
         return False
     return all(SYMBOL in each.meta or _is_number(each) for each in node.all_input_nodes)
-
-
-def _root(node: Node) -> Node:
-    source = source_of(node)
-    return node if source is None else _root(source.node)
 
 
 def _has_grad(node: Node) -> bool:

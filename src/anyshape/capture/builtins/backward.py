@@ -22,6 +22,7 @@ from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.externals.side_effects import Change, Effect
 from anyshape.ops.families.autograd_gradients import gradients
+from anyshape.support.autograd_graph import functions_behind
 from anyshape.support.lazy_dataclass import dataclass
 
 
@@ -254,14 +255,7 @@ def _weights(hooks: Hooks, value: Any, count: int) -> list[torch.Tensor | None]:
 def _functions(results: Iterable[torch.Tensor]) -> list[Any]:
     """The functions of autograd's graph behind some tensors."""
     with torch._C.DisableTorchFunction():
-        todo = [each.grad_fn for each in results if each.grad_fn is not None]
-    found = dict.fromkeys(todo)
-    while todo:
-        for function, _ in todo.pop().next_functions:
-            if function is not None and function not in found:
-                found[function] = None
-                todo.append(function)
-    return list(found)
+        return functions_behind([each.grad_fn for each in results])
 
 
 def _leaves(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -126,8 +126,7 @@ class _Bits:
         """`then` where the comparison holds."""
         test = self._e.let(f"icmp {sign} {self.type} {a}, {self._word(b)}")
         truth = vector("i1", self._lanes)
-        words = f"{self.type} {self._word(then)}, {self.type} {otherwise}"
-        return self._e.let(f"select {truth} {test}, {words}")
+        return self._e.select(truth, test, self.type, self._word(then), otherwise)
 
     def of_floats(self, name: str, a: str, b: int) -> str:
         """Of two floats that are given by their bits."""

@@ -36,8 +36,8 @@ Form = Literal["columns", "strips", "rows", "points"]
 
 #: Bytes that a thread moves at a time.
 ACCESS: Final = 16
-#: Of a row of whole vectors and a rest: below, too many lanes would have nothing to do.
-_LEAST_VECTORS: Final = 8
+#: Vectors of a row that is no multiple of them: with fewer, too many lanes would be idle.
+_FEWEST_VECTORS: Final = 8
 #: Dtypes that memory itself can add to.
 _ATOMIC: Final = frozenset({"f32", "f64", "i32", "i64"})
 
@@ -52,7 +52,7 @@ class GpuPlan:
     serial: bool = False
     #: what has to be a multiple of the lanes, for the wide code
     multiples: tuple[Size, ...] = ()
-    #: what must not be less than the lanes but one
+    #: what has to be as much as the lanes, or one less
     at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
@@ -60,7 +60,7 @@ class GpuPlan:
     tiled: bool = False
     #: vectors of a row that each thread has in registers; 0: it loops over the row
     each: int = 0
-    #: of sizes and coordinates
+    #: of sizes and coordinates in the code; 32 is for launches whose sizes have fewer
     index_bits: int = 64
 
     @property
@@ -129,7 +129,7 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
         return plans
     if form == "columns":
         flat = _flat(kernel) if wide is None or wide.multiples else None
-        more = _anywhere(kernel, column) if flat is None else flat
+        more = _unaligned(kernel, column) if flat is None else flat
         return plans if more is None else (*plans[:-1], more, narrow)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = ACCESS // max(widths, default=ACCESS) if wide is None else wide.lanes
@@ -255,7 +255,7 @@ def _flat(kernel: Kernel) -> GpuPlan | None:
     return replace(wide, plan=plan, at_least=(flat.width,))
 
 
-def _anywhere(kernel: Kernel, column: Axis | None) -> GpuPlan | None:
+def _unaligned(kernel: Kernel, column: Axis | None) -> GpuPlan | None:
     """Vectors that begin anywhere in rows of several elements each: each is moved alone, but a
     thread has more than one of them under way."""
     if column is None or len(kernel.axes) < 2 or any(stage.axes for stage in kernel.stages):
@@ -266,7 +266,7 @@ def _anywhere(kernel: Kernel, column: Axis | None) -> GpuPlan | None:
     return GpuPlan(
         "columns",
         _kernel_plan(kernel, column, lanes),
-        at_least=(floordiv(column.extent, _LEAST_VECTORS),),
+        at_least=(floordiv(column.extent, _FEWEST_VECTORS),),
     )
 
 
