@@ -3,6 +3,8 @@ between forward and backward, anomaly mode."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -277,3 +279,34 @@ def test_logits_are_bounded_in_their_dtype(dtype: torch.dtype) -> None:
         compiled = anyshape.compile(lambda x, eps=eps: torch.logit(x, eps) * 2 + 1, dynamic=True)
         compiled(x)
         torch.testing.assert_close(compiled(x[1:]), torch.logit(x[1:], eps) * 2 + 1)
+
+
+def _switched(modes: tuple[bool | None, ...], x: Tensor) -> tuple[Tensor, ...]:
+    results = [x]
+    for mode in modes:
+        if mode is not None:
+            torch.set_grad_enabled(mode)
+        results.append(results[-1].sin() * 2 + x)
+    return tuple(results[1:])
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("modes", [*itertools.product((None, True, False), repeat=3)])
+def test_gradients_switched_on_and_off(
+    modes: tuple[bool | None, ...], before: bool, all_sizes: None
+) -> None:
+    """What is recorded, and whether recording is on behind the call."""
+
+    def program(compiled: Any) -> Any:
+        run, found = compiled(functools.partial(_switched, modes)), []
+        for size in (4, 5, 3, 4):
+            x = _input(size)
+            with torch.set_grad_enabled(before):
+                results = run(x)
+                found.append(torch.is_grad_enabled())
+            found += [(each.detach(), each.requires_grad) for each in results]
+            if results[-1].requires_grad:
+                found += torch.autograd.grad(results[-1].sum(), x)
+        return found
+
+    _same(program)

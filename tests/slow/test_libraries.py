@@ -20,7 +20,7 @@ import torch
 import anyshape
 from tests.zoo.libraries import DEFECTS, IN_PARTS, LIBRARIES, rows
 from tests.zoo.models import Row
-from tests.zoo.trial import Trial, tried
+from tests.zoo.trial import Trial, trained, tried
 
 pytestmark = [
     pytest.mark.usefixtures("fresh"),
@@ -78,7 +78,7 @@ def test_training(library: str) -> None:
     for row in rows_of(library)[1::_EVERY]:
         anyshape.reset()
         steps = tuple(row.pairs[step % len(row.pairs)] for step in range(_STEPS))
-        trial = tried(replace(row, train=True, pairs=steps), None, True, _RATE)
+        trial = trained(replace(row, train=True, pairs=steps), None, _RATE)
         wrong += judged(trial)
     assert not wrong, "\n".join(wrong)
 

@@ -17,7 +17,7 @@ from torch import nn
 import anyshape
 from tests.zoo.compare import difference, module_difference
 from tests.zoo.models import BY_NAME, ROWS, Row, filled_cache, tokens
-from tests.zoo.trial import Trial, place, tried
+from tests.zoo.trial import Trial, place, trained, tried
 
 pytestmark = pytest.mark.usefixtures("fresh")
 
@@ -35,6 +35,8 @@ WITH_GRADIENTS = (
     "U-Net",
     "ConvNeXt",
 )
+#: Its products of groups have no float64.
+FLOAT32 = ("Mixtral",)
 #: Models for which eager raises at an empty batch: the compiled one must raise the same.
 REFUSES_EMPTY = ("Llama", "GPT2", "BERT", "T5", "ViT", "Whisper")
 
@@ -70,7 +72,8 @@ def test_model(row: Row, dynamic: bool | None) -> None:
 @pytest.mark.parametrize("dynamic", [None, True], ids=["None", "True"])
 @pytest.mark.parametrize("name", WITH_GRADIENTS)
 def test_gradients(name: str, dynamic: bool | None) -> None:
-    judge(tried(BY_NAME[name], dynamic, gradients=True))
+    row = BY_NAME[name]
+    judge(tried(row, dynamic, gradients=True) if name in FLOAT32 else trained(row, dynamic))
 
 
 @pytest.mark.parametrize("dynamic", [None, True], ids=["None", "True"])
@@ -87,7 +90,7 @@ def test_gradients_of_a_scan_in_sequence(dynamic: bool | None) -> None:
         return model
 
     sequential = replace(row, name="Mamba in sequence", build=in_sequence)
-    judge(tried(sequential, dynamic, gradients=True))
+    judge(trained(sequential, dynamic))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)

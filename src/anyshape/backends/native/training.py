@@ -254,8 +254,13 @@ def or_as_it_is(
     metas = [node.meta.get(RESULT) for node in program.graph.nodes if node.op == "placeholder"]
     tensors = [number for number, meta in enumerate(metas) if isinstance(meta, Meta)]
     wanted = [n for n in tensors if getattr(metas[n], "requires_grad", False)]
+    switches = [node for node in program.graph.nodes if node.target is torch._C._set_grad_enabled]
+    if switches and not switches[-1].args[0]:
+        raise Unlowerable("a result requires grad, and the program leaves gradients switched off")
 
     def chosen(*inputs: Any) -> Any:
+        if switches and not torch.is_grad_enabled():
+            return as_it_is(*inputs)  # The program switches gradients on.
         if least and all(inputs[number].numel() < least for number in tensors):
             return as_it_is(*inputs)
         # Hooks of several are called in the order of operators; anomalies are told of by operator.
