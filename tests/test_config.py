@@ -42,7 +42,7 @@ DEFAULTS: dict[str, object] = {
     "cache_dir": "/c/anyshape",
     "cache_size_mb": 512,
     "background_compile": False,
-    "native_training": False,
+    "native_training": True,
     "compile_threads": 8,
     "progress": True,
     "report_eager": True,

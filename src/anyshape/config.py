@@ -96,7 +96,7 @@ class Config(_Started):
     #: go on eagerly while a compile runs in another thread
     background_compile: bool = False
     #: native code for graphs with gradients, forward and backward; else operator by operator
-    native_training: bool = False
+    native_training: bool = True
     #: so many threads make machine code at most; never more than there are cores
     compile_threads: int = 8
 

@@ -150,7 +150,8 @@ def _of_tensor(tensor: Tensor, path: str) -> Iterator[Site]:
 
     def change() -> None:
         with torch.no_grad():
-            tensor.add_(1)
+            # Not by so much that norms take away all but the last digits of what it was.
+            tensor.add_(tensor.detach().abs().mean() + 0.1 if tensor.is_floating_point() else 1)
 
     def restore() -> None:
         with torch.no_grad():
