@@ -7,6 +7,7 @@ is what it was when they were called: texts with the numbers and tensors of that
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
@@ -355,4 +356,6 @@ MODELS: Final[Models] = {
         )
     },
     **{getattr(logging, name): _log_to_root(_level(name)) for name in _LEVELS},
+    # For those who read torch's graphs.
+    torch.fx.traceback.annotate: lambda hooks, *_: contextlib.nullcontext(),
 }

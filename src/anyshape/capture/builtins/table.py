@@ -14,6 +14,7 @@ from anyshape.capture.builtins import (
     autograd_functions,
     control_flow,
     effects,
+    flex_attention,
     foreach,
     iteration,
     numbers,
@@ -83,6 +84,7 @@ _OPERATORS: Final[Models] = {
 _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
+    flex_attention,
 )
 
 #: A model answers as the function does, through hooks, so that what it looks at is seen. Not of

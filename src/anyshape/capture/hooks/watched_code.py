@@ -29,6 +29,7 @@ _TORCH_WATCHED: Final = (
     "nn/modules/",
     "ao/nn/",
     "ao/quantization/fake_quantize.py",
+    "nn/attention/flex_attention.py",
     "nn/functional.py",
     "nn/parallel/",
     "nn/utils/",

@@ -1,0 +1,267 @@
+"""`flex_attention`: its functions of scores and of positions are captured once, for all positions.
+
+Eager code maps them over single positions. Here they are given all of them at once, in tensors that
+are broadcast: the same as long as every step is elementwise, or takes an element of a tensor, which
+is looked at in what was recorded. Whatever else they do is left to torch's own function.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import torch
+import torch.fx
+from torch.nn.attention import flex_attention as flex
+
+from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.model import Hooks, Models
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_meta import CALL, RESULT, SYMBOL
+from anyshape.ops.op import OpKind
+from anyshape.ops.table import lookup
+
+_DTYPES: Final = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
+_RANK: Final = 4
+
+
+class _Positions:
+    """All positions of a mask or of scores, and the functions that are given them."""
+
+    def __init__(self, hooks: Hooks, sizes: tuple[Any, ...], device: object) -> None:
+        self._hooks = hooks
+        everything = slice(None)
+        self.indices: list[torch.Tensor] = []
+        for axis, size in enumerate(sizes):
+            places = tuple(everything if axis == each else None for each in range(_RANK))
+            line = hooks.call(torch.arange, size, device=device)
+            self.indices.append(hooks.item(line, places))
+
+    def __call__(self, function: Any, *scores: torch.Tensor) -> torch.Tensor:
+        hooks, name = self._hooks, getattr(function, "__name__", "a function")
+        recorder = hooks.recorder
+        segment, changes = recorder.segment, recorder.changes
+        last = segment.graph._root.prev
+        given = (*scores, *self.indices)
+        changed, changes.any = changes.any, False
+        try:
+            result = hooks.call(function, *given)
+        except Exception as error:
+            # It may be for single positions alone.
+            raise AbortCapture(f"flex_attention cannot follow `{name}`: {error}") from None
+        in_place, changes.any = changes.any, changed or changes.any
+        if not hooks.tracer.active or recorder.segment is not segment:
+            raise AbortCapture(f"flex_attention cannot follow `{name}`")
+        if in_place or not isinstance(result, torch.Tensor):
+            raise AbortCapture(f"`{name}` of flex_attention writes, or gives no tensor")
+        mapped = {recorder.node(each) for each in given}
+        with torch._C.DisableTorchFunction():
+            for node in _behind(segment.graph, last):
+                if mapped.intersection(node.all_input_nodes):
+                    _check(node, mapped, name)
+                    mapped.add(node)
+        if recorder.node(result) not in mapped and recorder.meta(result).rank:
+            raise AbortCapture(f"`{name}` of flex_attention gives a tensor of its own")
+        return result
+
+
+def _behind(graph: torch.fx.Graph, last: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    node = last.next
+    while node is not graph._root:
+        yield node
+        node = node.next
+
+
+def _check(node: torch.fx.Node, mapped: set[torch.fx.Node], name: str) -> None:
+    """Raise unless a step gives for all positions at once what it gives for each alone."""
+    call = node.meta.get(CALL)
+    entry = None if call is None else lookup(call.function)
+    kind = None if entry is None else entry.op.lowering
+    result = node.meta.get(RESULT)
+    others = [each for each in node.all_input_nodes if each not in mapped]
+    metas = [each.meta.get(RESULT) for each in others if SYMBOL not in each.meta]
+    if entry is not None and isinstance(result, Meta):
+        if kind is OpKind.POINTWISE and all(isinstance(each, Meta) for each in metas):
+            of = [each.meta[RESULT] for each in node.all_input_nodes if each in mapped]
+            if all(_is_neutral(each, of) for each in metas):
+                return
+        if kind is OpKind.FACTORY and (entry.op.name.endswith("_like") or not result.rank):
+            return
+        if entry.op.name == "getitem" and _takes_an_element(node, mapped):
+            return
+    called = entry.op.name if entry is not None else getattr(node.target, "__name__", node.name)
+    raise AbortCapture(f"`{name}` of flex_attention calls `{called}`, which is not elementwise")
+
+
+def _is_neutral(other: Any, mapped: list[Any]) -> bool:
+    """Whether a tensor that is not of positions has none of its own, and does not widen: beside
+    single positions it would have a say in the dtype, beside tensors of all of them it has not."""
+    if other.rank:
+        return False
+    dtypes = [each.dtype for each in mapped if isinstance(each, Meta)]
+    if not dtypes:
+        return True
+    theirs = functools.reduce(torch.promote_types, dtypes)
+    return _category(theirs) != _category(other.dtype) or (
+        torch.promote_types(theirs, other.dtype) == theirs
+    )
+
+
+def _category(dtype: torch.dtype) -> int:
+    return (dtype != torch.bool) + dtype.is_floating_point + 2 * dtype.is_complex
+
+
+def _takes_an_element(node: torch.fx.Node, mapped: set[torch.fx.Node]) -> bool:
+    base, key = node.args
+    if base in mapped or not isinstance(base, torch.fx.Node):
+        return False
+    meta = base.meta.get(RESULT)
+    keys = key if isinstance(key, tuple) else (key,)
+    return isinstance(meta, Meta) and len(keys) == meta.rank and all(map(_is_index, keys))
+
+
+def _is_index(key: object) -> bool:
+    if type(key) is int:
+        return True
+    meta = key.meta.get(RESULT) if isinstance(key, torch.fx.Node) else None
+    return isinstance(meta, Meta) and meta.dtype in (torch.int64, torch.int32)
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def _flex_attention(
+    hooks: Hooks,
+    query: Any,
+    key: Any,
+    value: Any,
+    score_mod: object = None,
+    block_mask: object = None,
+    scale: Any = None,
+    enable_gqa: object = False,
+    return_lse: object = False,
+    kernel_options: object = None,
+    *,
+    return_aux: Any = None,
+) -> object:
+    sizes = _checked(hooks, query, key, value, block_mask, bool(enable_gqa))
+    if kernel_options is not None or (return_lse and return_aux is not None):
+        raise AbortCapture("flex_attention with these options")
+    call = hooks.call
+    if enable_gqa:
+        groups = hooks.binary("floordiv", sizes[1], call(torch.Tensor.size, key, 1))
+        key, value = (call(torch.repeat_interleave, each, groups, dim=1) for each in (key, value))
+    dtype = torch.float64 if query.dtype == torch.float64 else torch.float32
+    if scale is None:
+        scale = hooks.binary("truediv", 1.0, call(math.sqrt, call(torch.Tensor.size, query, -1)))
+    query32, key32 = (call(torch.Tensor.to, each, dtype) for each in (query, key))
+    scores = call(torch.matmul, query32, call(torch.transpose, key32, -2, -1))
+    scores = call(torch.mul, scores, scale)
+    positions = _Positions(hooks, sizes, query.device)
+    if score_mod is not None:
+        scores = call(torch.Tensor.to, positions(score_mod, scores), dtype)
+    if block_mask is not None:
+        mask = positions(hooks.attribute(block_mask, "mask_mod"))
+        scores = call(torch.where, mask, scores, -math.inf)
+    # A row without a key has no weights, and no gradients.
+    empty = call(torch.all, hooks.compare("eq", scores, -math.inf), dim=-1, keepdim=True)
+    weights = call(torch.softmax, call(torch.where, empty, 0.0, scores), dim=-1)
+    weights = call(torch.Tensor.to, call(torch.where, empty, 0.0, weights), query.dtype)
+    result = call(torch.matmul, weights, value)
+    if not hooks.tracer.active:
+        raise AbortCapture("flex_attention cannot be followed")
+    if return_aux is not None:
+        asked = {name: hooks.attribute(return_aux, name) for name in flex.AuxRequest._fields}
+        found = {name: _AUX[name](hooks, scores) for name in asked if hooks.truth(asked[name])}
+        return result, flex.AuxOutput(**found)
+    return (result, _logsumexp(hooks, scores)) if return_lse else result
+
+
+def _logsumexp(hooks: Hooks, scores: torch.Tensor) -> torch.Tensor:
+    return hooks.call(torch.logsumexp, scores, dim=-1)
+
+
+def _largest(hooks: Hooks, scores: torch.Tensor) -> torch.Tensor:
+    return hooks.call(torch.amax, scores, dim=-1)
+
+
+_AUX: Final[Mapping[str, Any]] = {"lse": _logsumexp, "max_scores": _largest}
+
+
+def _checked(
+    hooks: Hooks, query: Any, key: Any, value: Any, block_mask: object, grouped: bool
+) -> tuple[Any, ...]:
+    """Batch, heads and lengths. What eager code refuses, or knows better, it gets to see."""
+    tensors = (query, key, value)
+    if not all(type(each) in (torch.Tensor, torch.nn.Parameter) for each in tensors):
+        raise AbortCapture("flex_attention of other than plain tensors")
+    with torch._C.DisableTorchFunction():
+        kinds = {(each.dtype, each.device, each.layout, each.dim()) for each in tensors}
+        is_known = len(kinds) == 1 and query.dtype in _DTYPES and query.dim() == _RANK
+    if not is_known or torch.is_autocast_enabled(query.device.type):
+        raise AbortCapture("flex_attention of such tensors, or under autocast")
+
+    def size(tensor: Any, dim: int) -> Any:
+        return hooks.call(torch.Tensor.size, tensor, dim)
+
+    def same(one: Any, other: Any) -> bool:
+        return hooks.truth(hooks.compare("eq", one, other))
+
+    heads, length = size(query, 1), size(key, 2)
+    others = [hooks.binary("mod", heads, size(key, 1)), 0] if grouped else [heads, size(key, 1)]
+    pairs = [others, [size(query, 0), size(key, 0)], [size(key, 0), size(value, 0)]]
+    pairs += [[size(key, 1), size(value, 1)], [length, size(value, 2)]]
+    pairs += [[size(query, 3), size(key, 3)]]
+    if block_mask is not None:
+        lengths = hooks.attribute(block_mask, "seq_lengths")
+        pairs += [[size(query, 2), hooks.item(lengths, 0)], [length, hooks.item(lengths, 1)]]
+        if type(block_mask) is not flex.BlockMask or not same(
+            hooks.attribute(hooks.attribute(block_mask, "kv_num_blocks"), "device"), query.device
+        ):
+            raise AbortCapture("flex_attention with a mask of another kind")
+    if not all(same(*pair) for pair in pairs) or not hooks.truth(hooks.compare("gt", length, 0)):
+        raise AbortCapture("flex_attention of sizes that do not fit")
+    return size(query, 0), heads, size(query, 2), length
+
+
+def _create_mask(
+    hooks: Hooks,
+    mod_fn: Any,
+    B: Any,
+    H: Any,
+    Q_LEN: Any,
+    KV_LEN: Any,
+    device: Any = None,
+) -> object:
+    if device is None:
+        device = torch.accelerator.current_accelerator() or "cpu"
+    sizes = (1 if B is None else B, 1 if H is None else H, Q_LEN, KV_LEN)
+    if flex._get_mod_type(mod_fn) is not flex._ModificationType.MASK_MOD:
+        raise AbortCapture("a mask of a function of scores")
+    found = _Positions(hooks, sizes, device)(mod_fn)
+    return hooks.call(torch.Tensor.expand, found, *sizes)
+
+
+def _ordered_to_dense(hooks: Hooks, counts: Any, columns: Any, num_cols: Any) -> object:
+    """Ones where a row has a block: the first `counts` of its columns."""
+    call, item = hooks.call, hooks.item
+    last = call(torch.Tensor.size, columns, -1)
+    order = call(torch.arange, last, dtype=torch.int32, device=counts.device)
+    is_there = hooks.compare("lt", order, call(torch.unsqueeze, counts, -1))
+    # Those that are not there are put behind the end.
+    places = call(torch.Tensor.to, call(torch.where, is_there, columns, num_cols), torch.int64)
+    rows = [call(torch.Tensor.size, columns, dim) for dim in range(columns.dim() - 1)]
+    shape = (*rows, hooks.binary("add", num_cols, 1))
+    none = call(torch.zeros, shape, dtype=torch.int32, device=columns.device)
+    dense = call(torch.scatter, none, -1, places, 1)
+    own = item(dense, (..., slice(None, num_cols)))
+    return call(torch.clone, own, memory_format=torch.contiguous_format)
+
+
+MODELS: Final[Models] = {
+    flex.flex_attention: _flex_attention,
+    flex.create_mask: _create_mask,
+    flex._ordered_to_dense: _ordered_to_dense,
+}

@@ -1,0 +1,269 @@
+"""`flex_attention` in compiled functions: one graph for all lengths, and eager's results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch._higher_order_ops.flex_attention import math_attention
+from torch.nn.attention.flex_attention import (
+    AuxRequest,
+    BlockMask,
+    _identity,
+    and_masks,
+    create_block_mask,
+    flex_attention,
+    noop_mask,
+    or_masks,
+)
+
+import anyshape
+
+#: Heads, and lengths of queries and keys.
+SIZES: Final = ((2, 8, 8), (3, 17, 17), (1, 1, 1), (2, 130, 130), (1, 33, 33))
+HEADS: Final = 4
+WIDTH: Final = 8
+
+slopes = torch.linspace(0.1, 1.0, HEADS)
+table = torch.randn(HEADS, 300, generator=torch.Generator().manual_seed(0))
+learnt = nn.Parameter(torch.randn(HEADS, 64, generator=torch.Generator().manual_seed(1)))
+documents = torch.arange(300) // 7
+by_batch = torch.stack([torch.arange(300) // (3 + k) for k in range(3)])
+number = torch.tensor(0.5)
+number64 = torch.tensor(0.3, dtype=torch.float64)
+
+
+def alibi(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + slopes[h] * (k - q)
+
+
+def relative(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + table[h, (q - k).abs()]
+
+
+def learnt_bias(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + learnt[h, (q - k).clamp(-20, 20) + 20] * number
+
+
+def capped(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return 5.0 * torch.tanh(score / 5.0)
+
+
+def causal_score(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return torch.where(q >= k, score, -math.inf)
+
+
+def by_choice(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return torch.where(b % 2 == 0, score, score * 0.5).to(torch.float32)
+
+
+def wider(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score * number64
+
+
+def chained(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + table[h][(q - k).abs()]
+
+
+def of_a_row(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + table[h].sum()
+
+
+SCORES: Final = (alibi, relative, learnt_bias, capped, causal_score, by_choice)
+#: What is not a step for each position alone is left to torch.
+LEFT: Final = (chained, of_a_row, wider)
+
+
+def causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return q >= k
+
+
+def window(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return (q - k).abs() <= 3
+
+
+def document(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return documents[q] == documents[k]
+
+
+def document_of_batch(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return by_batch[b, q] == by_batch[b, k]
+
+
+def some_rows(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return (q % 3 != 0) & (h > 0)
+
+
+MASKS: Final = {
+    "causal": causal,
+    "window": and_masks(causal, window),
+    "either": or_masks(window, lambda b, h, q, k: k < 2),
+    "document": document,
+    "document of a batch": document_of_batch,
+    "rows without a key": some_rows,
+    "everything": noop_mask,
+}
+
+
+def _reference(
+    q: Tensor, k: Tensor, v: Tensor, score: Any = None, mask: BlockMask | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What torch's own function comes down to on processors, without torch.compile around it."""
+    mod = noop_mask if mask is None else mask.mask_mod
+    scale = 1 / math.sqrt(q.size(-1))
+    out, lse, largest = math_attention(q, k, v, score or _identity, (mod,), scale, {}, (), ())
+    return out, lse * math.log(2), largest * math.log(2)
+
+
+def _inputs(batch: int, queries: int, keys: int, dtype: torch.dtype, heads: int) -> list[Tensor]:
+    made = torch.Generator().manual_seed(batch + queries)
+    shapes = ((batch, HEADS, queries, WIDTH), *((batch, heads, keys, WIDTH),) * 2)
+    return [torch.randn(s, generator=made).to(dtype).requires_grad_() for s in shapes]
+
+
+def _check(
+    compiled: Any, reference: Callable[..., Tensor], dtype: torch.dtype, heads: int = HEADS
+) -> None:
+    relative, absolute = (2e-5, 1e-4) if dtype.itemsize > 2 else (0.05, 0.05)
+    for size in (*SIZES, SIZES[1]):
+        results, grads = [], []
+        for call in (compiled, reference):
+            learnt.grad = None
+            given = _inputs(*size, dtype, heads)
+            result = call(*given)
+            assert result.dtype == dtype
+            result.float().square().sum().backward()
+            results.append(result.detach())
+            grads.append([*(each.grad for each in given), learnt.grad])
+        torch.testing.assert_close(*results)
+        for ours, theirs in zip(*grads, strict=True):
+            if ours is not None or theirs is not None:
+                torch.testing.assert_close(ours, theirs, rtol=relative, atol=absolute)
+
+
+@pytest.mark.parametrize("score", SCORES, ids=lambda each: each.__name__)
+def test_scores(score: Any) -> None:
+    compiled = anyshape.compile(lambda q, k, v: flex_attention(q, k, v, score), dynamic=True)
+    _check(compiled, lambda q, k, v: _reference(q, k, v, score)[0], torch.float32)
+    assert compiled.stats().graphs == 1
+    assert not compiled.stats().eager_calls
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_dtypes(dtype: torch.dtype) -> None:
+    compiled = anyshape.compile(lambda q, k, v: flex_attention(q, k, v, alibi), dynamic=True)
+    _check(compiled, lambda q, k, v: _reference(q, k, v, alibi)[0], dtype)
+    assert compiled.stats().graphs == 1
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_masks_made_inside(name: str) -> None:
+    mod = MASKS[name]
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = create_block_mask(mod, q.size(0), HEADS, q.size(2), k.size(2), device="cpu")
+        return flex_attention(q, k, v, capped, block_mask=mask)
+
+    def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = create_block_mask(mod, q.size(0), HEADS, q.size(2), k.size(2), device="cpu")
+        return _reference(q, k, v, capped, mask)[0]
+
+    compiled = anyshape.compile(run, dynamic=True)
+    _check(compiled, reference, torch.float32)
+    assert compiled.stats().graphs == 1
+    assert not compiled.stats().eager_calls
+
+
+def test_masks_from_outside() -> None:
+    compiled = anyshape.compile(
+        lambda q, k, v, mask: flex_attention(q, k, v, block_mask=mask), dynamic=True
+    )
+    masks = {
+        size: create_block_mask(causal, None, None, size[1], size[2], device="cpu")
+        for size in SIZES
+    }
+    for size in (*SIZES, SIZES[0]):
+        q, k, v = _inputs(*size, torch.float32, HEADS)
+        expected = _reference(q, k, v, None, masks[size])[0]
+        torch.testing.assert_close(compiled(q, k, v, masks[size]), expected)
+    q, k, v = (each.detach() for each in _inputs(2, 8, 8, torch.float32, HEADS))
+    with pytest.raises(ValueError, match="block_mask was created for"):
+        compiled(q, k, v, masks[SIZES[1]])
+
+
+def test_groups() -> None:
+    compiled = anyshape.compile(
+        lambda q, k, v: flex_attention(q, k, v, alibi, enable_gqa=True), dynamic=True
+    )
+    _check(compiled, lambda q, k, v: _reference(q, k, v, alibi)[0], torch.float32, heads=2)
+    assert compiled.stats().graphs == 1
+
+
+def test_what_comes_beside() -> None:
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, alibi, return_aux=AuxRequest(lse=True, max_scores=True))
+
+    compiled = anyshape.compile(run, dynamic=True)
+    for size in SIZES:
+        q, k, v = _inputs(*size, torch.float32, HEADS)
+        out, aux = compiled(q, k, v)
+        expected = _reference(q, k, v, alibi)
+        torch.testing.assert_close((out, aux.lse, aux.max_scores), expected)
+    assert compiled.stats().graphs == 1
+
+
+def test_other_lengths_of_keys() -> None:
+    compiled = anyshape.compile(lambda q, k, v: flex_attention(q, k, v, alibi), dynamic=True)
+    for queries, keys in ((5, 9), (1, 12), (7, 1)):
+        q, k, v = _inputs(2, queries, keys, torch.float32, HEADS)
+        torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v, alibi)[0])
+    # Eager code cannot map over none.
+    assert compiled(*_inputs(2, 0, 3, torch.float32, HEADS)).shape == (2, HEADS, 0, WIDTH)
+    assert compiled.stats().graphs == 1
+
+
+@pytest.mark.parametrize("score", LEFT, ids=lambda each: each.__name__)
+def test_what_is_not_elementwise_is_torchs(score: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    monkeypatch.setattr(module, True)
+    compiled = anyshape.compile(lambda q, k, v: flex_attention(q, k, v, score), dynamic=True)
+    for size in SIZES[:3]:
+        q, k, v = (each.detach() for each in _inputs(*size, torch.float32, HEADS))
+        torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v, score)[0])
+    assert not compiled.stats().hits
+
+
+def test_what_torch_refuses() -> None:
+    compiled = anyshape.compile(lambda q, k, v: flex_attention(q, k, v), dynamic=True)
+    q, k, v = (each.detach() for each in _inputs(2, 5, 5, torch.float32, HEADS))
+    torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v)[0])
+    for given, error in (
+        ((q, k[:, :2], v[:, :2]), "same number of heads"),
+        ((q, k[:1], v[:1]), "same batch size"),
+        ((q[0], k, v), "dim|4D|rank"),
+        ((q, k[..., :4], v), "dimension|embed"),
+    ):
+        with pytest.raises((ValueError, RuntimeError, NotImplementedError), match=error):
+            compiled(*given)
+
+
+def test_a_mask_that_changes_is_seen() -> None:
+    reach = 2
+
+    def near(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+        return (q - k).abs() <= reach
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        mask = create_block_mask(near, None, None, q.size(2), k.size(2), device="cpu")
+        return flex_attention(q, k, v, block_mask=mask)
+
+    compiled = anyshape.compile(run, dynamic=True)
+    q, k, v = _inputs(1, 9, 9, torch.float32, HEADS)
+    for now in (2, 2, 0, 5):
+        reach = now
+        mask = create_block_mask(near, None, None, 9, 9, device="cpu")
+        torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v, None, mask)[0])
