@@ -18,7 +18,8 @@ def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[...,
 
 def run_graph_later(graph: torch.fx.GraphModule) -> Callable[..., Any]:
     """The same, where it is hardly ever called: its Python code is written by the first call."""
-    return lambda *args: run_graph(graph, [])(*args)
+    made = functools.cache(lambda: run_graph(graph, []))
+    return lambda *args: made()(*args)
 
 
 def with_code(backend: Callable[..., Any]) -> Callable[..., Any]:
