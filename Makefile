@@ -16,13 +16,14 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
           $(BIN)/pytest -n $(JOBS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all test-gpu browser lint format bench docs clean
+.PHONY: help demo test test-slow test-all test-capped test-gpu browser emulators lint format bench docs clean
 
 help:
 	@echo "make demo       see what works today"
 	@echo "make test       the fast tests (TESTS=path for some of them)"
 	@echo "make test-slow  the tests that take minutes"
 	@echo "make test-all   the same, and the rest of the longest enumerations"
+	@echo "make test-capped  native code as on a processor with AVX2 or NEON and no more"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU"
 	@echo "make lint       ruff and pyright"
 	@echo "make format     let ruff rewrite the sources"
@@ -36,11 +37,16 @@ demo: $(READY)
 test: $(READY)
 	$(PYTEST) $(TESTS)
 
-test-slow: $(ALL) browser
+test-slow: $(ALL) browser emulators test-capped
 	$(PYTEST) --slow tests
 
-test-all: $(ALL) browser
+test-all: $(ALL) browser emulators test-capped
 	$(PYTEST) --slow --all tests
+
+# Native code without what only newer processors have: AVX2 and no AVX-512, NEON and no SVE.
+test-capped: $(READY)
+	ANYSHAPE_CPU_FEATURES=baseline $(PYTEST) --sample \
+	    tests/native tests/codegen tests/runtime tests/export
 
 # For machines with an NVIDIA GPU, and a torch that knows it: what is about GPUs, and what is about
 # native code, with a GPU as the default device.
@@ -48,6 +54,13 @@ test-gpu: $(READY)
 	PYTHONPATH=. $(PYTEST) -p tests.gpu.parts tests/gpu
 	PYTHONPATH=. $(PYTEST) -p tests.gpu.parts -p tests.gpu.on_gpu \
 	    tests/api tests/native tests/data_dependent
+
+# Kernels for the other architecture are run by qemu. Where it cannot be brought, they are only made.
+emulators:
+	@command -v qemu-x86_64 >/dev/null || command -v qemu-x86_64-static >/dev/null || { \
+	    test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends qemu-user; \
+	    } || echo "no qemu: kernels for other architectures are made, and not run"
 
 # The report is tested in a real browser. Where it cannot be brought, those tests are skipped.
 browser:

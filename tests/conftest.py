@@ -81,7 +81,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run what a plain run leaves out: tests/slow, tests marked slow, more of samples",
     )
-
+    parser.addoption(
+        "--sample",
+        action="store_true",
+        help="of files and folders that are named, what a run of all the tests has of them",
+    )
     parser.addoption(
         "--all",
         action="store_true",
@@ -108,6 +112,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def _is_plain(config: pytest.Config) -> bool:
     """Whether all of the tests are asked for: whoever names some of them wants those."""
+    if config.getoption("--sample"):
+        return True
     named = (config.invocation_params.dir / each.partition("::")[0] for each in config.args)
     return not config.getoption("--slow") and any(path in (_TESTS, _ROOT) for path in named)
 

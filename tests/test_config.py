@@ -44,6 +44,7 @@ DEFAULTS: dict[str, object] = {
     "background_compile": False,
     "native_training": True,
     "compile_threads": 8,
+    "cpu_features": "native",
     "progress": True,
     "report_eager": True,
     "verify_calls": 0.0,

@@ -31,6 +31,7 @@ OnCompileError = Literal["warn", "raise"]
 OnVerify = Literal["raise", "event"]
 AutomaticDynamic = Literal[True, False, "all"]
 ShareOrCount = float
+CpuFeatures = Literal["native", "baseline", "avx2", "avx512", "neon"]
 
 _LOCK: Final = RLock()
 _UNSET: Final = object()
@@ -99,6 +100,9 @@ class Config(_Started):
     native_training: bool = True
     #: so many threads make machine code at most; never more than there are cores
     compile_threads: int = 8
+    #: the instructions that native code may use: all that this processor has, or the part of them
+    #: that others have too. "baseline" is "avx2" on x86-64 and "neon" on aarch64
+    cpu_features: CpuFeatures = "native"
 
     #: a line on the terminal while a compile takes long
     progress: bool = True
@@ -334,6 +338,14 @@ def _optional_text(text: str) -> str | None:
     return None if text.strip().lower() in {"", "none"} else text
 
 
+#: by `os.uname().machine`
+_CPU_FEATURES: Final = {"x86_64": ("avx2", "avx512"), "aarch64": ("neon",)}
+
+
+def _is_for_this_cpu(value: object) -> bool:
+    return value in ("native", "baseline", *_CPU_FEATURES.get(os.uname().machine, ()))
+
+
 _KINDS: Final = {
     "bool": Kind("True or False (1/0, yes/no, on/off)", _one_of(True, False), _parse_switch),
     "AutomaticDynamic": Kind(
@@ -347,6 +359,11 @@ _KINDS: Final = {
     "str | None": Kind("a text or None", _is_text_or_none, _optional_text),
     "OnCompileError": Kind("'warn' or 'raise'", _one_of("warn", "raise"), str.strip),
     "OnVerify": Kind("'raise' or 'event'", _one_of("raise", "event"), str.strip),
+    "CpuFeatures": Kind(
+        "'native', 'baseline', 'avx2' or 'avx512' (on x86-64), 'neon' (on aarch64)",
+        _is_for_this_cpu,
+        str.strip,
+    ),
     "ShareOrCount": Kind(
         "a share of the calls from 0.0 to 1.0, or a whole number: the first so many of each entry",
         _is_share_or_count,

@@ -14,6 +14,8 @@ import numpy as np
 from anyshape.codegen.ir_builder import REGISTER, vector
 from anyshape.codegen.vector_math import FUNCTIONS, definitions
 from anyshape.codegen.vector_math.builder import function_name
+from anyshape.config import config
+from anyshape.runtime.loader.host_target import capped, detected
 from tests.codegen.gpu_instructions import for_host
 
 NUMPY = {"f32": np.float32, "f64": np.float64}
@@ -26,11 +28,12 @@ def _initialize() -> None:
 
 
 def host_machine(cpu: str = "") -> Any:
-    """This machine, or an older one whose programs it runs."""
+    """This machine, less what `config.cpu_features` leaves out, or an older one whose programs it
+    runs."""
     _initialize()
-    features = "" if cpu else llvm.get_host_cpu_features().flatten()
+    here = capped(detected(), config.cpu_features)
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=cpu or llvm.get_host_cpu_name(), features=features, opt=2
+        cpu=cpu or here.cpu, features="" if cpu else here.features, opt=2
     )
 
 

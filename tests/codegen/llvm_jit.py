@@ -14,14 +14,15 @@ import pytest
 
 from anyshape.codegen.llvm.module import scratch_bytes
 from anyshape.codegen.target import Target
+from anyshape.config import config
 from anyshape.loops.expr import FLOAT8
 from anyshape.loops.kernels import Kernel
 from anyshape.runtime.loader.build import Source, build, load
-from anyshape.runtime.loader.engine import llvm
-from anyshape.runtime.loader.host_target import HostTarget
+from anyshape.runtime.loader.host_target import HostTarget, capped, detected
 from anyshape.symbolic import Size, evaluate, symbol
 from anyshape.symbolic.expr import as_symbol
 from tests.codegen.assembler import build_assembly
+from tests.codegen.cpu_emulator import Emulated, emulator, linked
 from tests.codegen.one_module import module
 
 NUMPY: dict[str, Any] = {
@@ -44,9 +45,8 @@ NEON = Target("aarch64-unknown-linux-gnu", "neoverse-n1", "")
 
 @cache
 def host() -> Target:
-    binding = llvm()
-    features = binding.get_host_cpu_features().flatten()
-    return Target(binding.get_process_triple(), binding.get_host_cpu_name(), features)
+    """This machine, less what `config.cpu_features` leaves out."""
+    return Target(*capped(detected(), config.cpu_features))
 
 
 def assembly(kernel: Kernel, target: Target) -> str:
@@ -85,9 +85,9 @@ def architecture(target: Target) -> str:
     return target.triple.split("-")[0]
 
 
-def compiled(kernel: Kernel, target: Target | None = None) -> Compiled:
-    """The kernel, loaded. Code for another machine is made and linked all the same; what would run
-    it is skipped then."""
+def compiled(kernel: Kernel, target: Target | None = None) -> Compiled | Emulated:
+    """The kernel, loaded. Code for another machine is run by qemu; where that is missing, it is
+    made and linked all the same, and what would run it is skipped."""
     target = target or host()
     start = time.perf_counter()
     text = module({"kernel": kernel}, target)
@@ -97,11 +97,17 @@ def compiled(kernel: Kernel, target: Target | None = None) -> Compiled:
     built = build(Source(text, None, "kernel", ()), own)
     if not is_ours:
         assert dict(built.image.exports).get("kernel") is not None, "code that our linker refused"
-        pytest.skip(f"made and linked; to run it takes a machine of {architecture(target)}")
+        if emulator(architecture(target)) is None:
+            pytest.skip(f"made and linked; to run it takes qemu-{architecture(target)}")
+        return emulated(kernel, text, target)
     loaded = load(built)
     spent = (time.perf_counter() - start) * 1e3
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(loaded.address("kernel") or 0)
     return Compiled(loaded, entry, scratch_bytes(kernel, target), spent, text)
+
+
+def emulated(kernel: Kernel, text: str, target: Target) -> Emulated:
+    return Emulated(linked(text, target), architecture(target), scratch_bytes(kernel, target), text)
 
 
 def runs(kernel: Kernel, sizes: Sequence[int]) -> Mapping[Any, int]:

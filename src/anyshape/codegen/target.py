@@ -73,5 +73,7 @@ class Machine:
         named = target.cpu.startswith(_AVX512)
         if "+avx512bw" in features or (named and "-avx512bw" not in features):
             return Machine(frozenset({1, 2, 4, 8}), frozenset({4, 8}), True, 16)
+        if target.cpu == "x86-64" and "+avx2" not in features:
+            return Machine(frozenset(), frozenset())
         # AVX2 has gathers, but they are slow on many processors.
         return Machine(frozenset({4, 8}), frozenset(), register=8)
