@@ -16,7 +16,7 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
           $(BIN)/pytest -n $(JOBS) --dist worksteal --durations=25
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-all test-capped test-gpu browser emulators lint format bench docs clean
+.PHONY: help demo test test-slow test-all test-capped test-gpu browser emulators lint format bench docs dist site clean
 
 help:
 	@echo "make demo       see what works today"
@@ -29,6 +29,8 @@ help:
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      measure, and compare with peers"
 	@echo "make docs       regenerate what docs/ has of tables: operators, models, errors, names"
+	@echo "make site       the documentation as a site, in site/"
+	@echo "make dist       wheel and sdist, in dist/"
 	@echo "make clean      remove the environment and everything generated"
 
 demo: $(READY)
@@ -91,8 +93,18 @@ docs: $(ALL)
 	$(BIN)/python -m scripts.error_pages
 	$(BIN)/python -m scripts.torch_names
 
+# Warnings are errors: a link that leads nowhere, a page that is not there, a name without its docstring.
+site: $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[site]'
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet --site-dir site
+
+# The wheel is made of the sdist: what is missing there is missing here.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+
 clean:
-	rm -rf .venv build dist .pytest_cache .ruff_cache .hypothesis benchmarks/results
+	rm -rf .venv build dist site .pytest_cache .ruff_cache .hypothesis benchmarks/results
 	find src tests benchmarks examples scripts -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One pip command: the pins must bind while torch is being resolved, or CUDA packages come in.

@@ -81,8 +81,8 @@ def check_command(command: str, shown: list[str], folder: Path) -> None:
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         variables[name] = value
-    assert words.pop(0) == "anyshape", command
-    ran = forks.run(["-m", "anyshape", *words], folder, variables)
+    command_line = {"anyshape": ["-m", "anyshape"], "python": []}[words.pop(0)]
+    ran = forks.run([*command_line, *words], folder, variables)
     assert ran.returncode == 0, ran.stderr
     printed = iter((ran.stdout + ran.stderr).splitlines())
     for line in shown:

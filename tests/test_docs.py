@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import anyshape
 from scripts import error_pages, torch_names
 from tests import forks
 from tests.snippets import Page, check_command
@@ -60,6 +62,23 @@ def test_the_table_of_names_is_current():
 
 def test_every_mapped_name_is_described():
     assert set(torch_names.HERE) == set(torch_names.names())
+
+
+def test_every_page_has_a_place_in_the_site():
+    """A page that is new is put under tutorial, how-to, reference or explanation in mkdocs.yml."""
+    placed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert {path.name for path in PAGES} - {"README.md"} <= placed
+
+
+def test_the_reference_has_every_public_name():
+    shown = re.findall(
+        r"^::: ([\w.]+)$", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE
+    )
+    found = {each.rpartition(".")[2] for each in shown}
+    assert set(anyshape.__all__) - {"__version__", "config"} <= found
+    for each in shown:
+        module, _, name = each.rpartition(".")
+        assert hasattr(import_module(module), name), each
 
 
 @pytest.mark.parametrize("path", [ROOT / "README.md", *PAGES], ids=name)

@@ -31,7 +31,8 @@ COMMANDS: Final = (
 )
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_line() -> argparse.ArgumentParser:
+    """All that the command takes."""
     parser = argparse.ArgumentParser(
         prog="anyshape", description="Compile PyTorch functions once, run them at any shape."
     )
@@ -55,7 +56,7 @@ def _installed(name: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    options = command_line().parse_args(arguments)
     try:
         require_torch(_installed("torch"))
         status = options.command(options)
