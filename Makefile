@@ -122,6 +122,6 @@ $(READY): pyproject.toml constraints.txt
 # timm and segmentation_models_pytorch ask for torchvision, which their models do not need, and whose
 # wheels want CUDA's libraries: these two come alone, after what they need besides.
 $(ALL): $(READY)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,libraries]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,libraries,site]'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --no-deps timm segmentation_models_pytorch
 	@touch $@

@@ -33,6 +33,8 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in PAGES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
+        if page == "index.md":
+            text = f"---\nhide: [navigation, toc]\n---\n{text}"
         files.append(File.generated(config, page, content=text))
     files.append(File.generated(config, "commands.md", content=_commands()))
     files.append(File.generated(config, "decisions/README.md", content=_decisions()))

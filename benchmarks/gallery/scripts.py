@@ -54,7 +54,8 @@ SHOWN = {
     ),
     "per_sample_gradients": Shown(
         "Gradients of each sample",
-        "`vmap`, `grad` and `jacrev` of `torch.func` around a compiled model.",
+        "`vmap`, `grad` and `jacrev` of `torch.func` around a compiled model. anyshape does not "
+        "follow `torch.func.grad` yet: what calls it runs eagerly, and torch.compile is faster.",
     ),
     "distributed": Shown(
         "Data parallel",

@@ -6,7 +6,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 import pytest
@@ -34,16 +38,22 @@ _FLAGS = (
 )
 
 
+#: width and height of a phone, a laptop and a wide screen
+SIZES = {"phone": (390, 844), "laptop": (1366, 768), "wide": (1920, 1080)}
+
+
 class Browser:
     """What the tests do with it: go somewhere, press, click, look."""
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
 
-    def open(self, page: Path, address: str = "") -> None:
+    def open(self, page: Path | str, address: str = "") -> None:
+        """A file, or what a server has at an address."""
         # Another hash alone would be the same document.
         self.driver.get("about:blank")
-        self.driver.get(page.as_uri() + (f"#{address}" if address else ""))
+        place = page if isinstance(page, str) else page.as_uri()
+        self.driver.get(place + (f"#{address}" if address else ""))
 
     def go(self, address: str) -> None:
         self.run("location.hash = arguments[0]", f"#{address}")
@@ -87,9 +97,32 @@ class Browser:
         told: Any = self.driver.get_log("browser")
         return [f"{each['level']}: {each['message']}" for each in told]
 
+    def resize(self, width: int, height: int) -> None:
+        """Not the window, which cannot be as narrow as a phone."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
     def prefer(self, scheme: str) -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+
+@contextmanager
+def served(folder: Path) -> Generator[str, None, None]:
+    """The address of a server of this machine that has the files of a folder."""
+    handler = partial(_Quiet, directory=str(folder))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 def start_browser(folder: Path) -> Generator[Browser, None, None]:

@@ -10,10 +10,11 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from anyshape.explain.report import write_report
+from tests import forks
 from tests.events.trace.test_sink import TEXTS, every_event
 from tests.report.made import many, written
 from tests.report.recordings import FOLDER, NAMES
-from tests.slow.browser import Browser, start_browser
+from tests.slow.browser import SIZES, Browser, start_browser
 
 ADVICE = [
     {
@@ -404,3 +405,131 @@ def test_five_hundred_compiles(browser: Browser, tmp_path: Path, functions: int,
 def _timed(browser: Browser, view: str) -> float:
     browser.go("/advice")
     return browser.driver.execute_async_script(TIMED, f"#{view}")
+
+
+# -- sizes of screens ------------------------------------------------------------------------------
+
+LADDER = """
+import torch
+import anyshape
+
+
+@anyshape.compile(dynamic=True)
+def ladder(
+    x,
+    most=9,
+):
+    for step in range(most):
+        if x.size(0) < 4 * step:
+            return x + step
+
+    return x * 2
+
+
+for n in range(1, 46, 4):
+    ladder(torch.ones(n, 4))
+"""
+
+IN_PARTS = """
+import numpy
+import torch
+import anyshape
+
+
+@anyshape.compile(dynamic=True)
+def split(x):
+    y = x.relu() + 1
+    limit = float(numpy.percentile(y.numpy(), 90))
+    return y.clamp(max=limit) * 2
+
+
+for n in (10, 20, 30):
+    split(torch.randn(n))
+"""
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Page:
+    """The report of a program."""
+    folder = tmp_path_factory.mktemp("traced")
+
+    def made(text: str) -> Path:
+        place = folder / str(len(text))
+        if not place.exists():
+            place.mkdir()
+            (place / "program.py").write_text(text, encoding="utf-8")
+            ran = forks.run(["program.py"], place, {"ANYSHAPE_TRACE": str(place / "trace")})
+            assert ran.returncode == 0, ran.stderr
+            write_report(place / "trace", place / "report.html")
+        return place / "report.html"
+
+    return made
+
+
+@pytest.fixture
+def sized(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Browser]:
+    browser.resize(*SIZES[request.param])
+    yield browser
+    browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+EVERY_SIZE = pytest.mark.parametrize("sized", SIZES, indirect=True)
+
+
+@EVERY_SIZE
+def test_the_tree_fits_its_box(sized: Browser, traced: Page):
+    sized.open(traced(LADDER), "/function/p0-f0/tree")
+    fits = (
+        "const tree = document.querySelector('.tree'); return tree.scrollWidth <= tree.clientWidth"
+    )
+    sized.until(lambda: sized.run(fits))
+    assert len(sized.all(".tree .leaf")) == 9
+
+
+@EVERY_SIZE
+@pytest.mark.parametrize("name", ["specialised", "branches_on_data", "hostile_names"])
+def test_no_page_is_wider_than_the_screen(sized: Browser, page: Page, name: str):
+    for address in ("/overview", "/function/p0-f0", "/entry/p0-e0-0", "/advice"):
+        sized.open(page(name), address)
+        assert sized.run("return document.documentElement.scrollWidth <= innerWidth"), address
+
+
+def test_questions_are_folded_and_the_tree_is_zoomed(browser: Browser, traced: Page):
+    browser.open(traced(LADDER), "/function/p0-f0/tree")
+    shown = (
+        "return [...document.querySelectorAll('.tree .leaf')].filter((e) => e.offsetParent).length"
+    )
+    before = browser.run(shown)
+    assert browser.all(".fold-node[aria-expanded=false]"), "deep questions are folded at first"
+    browser.click(".fold-node[aria-expanded=false]")
+    assert browser.run(shown) > before
+    browser.click(".fold-node")
+    assert browser.run(shown) < before
+    width = "return document.querySelector('.tree .root').getBoundingClientRect().width"
+    whole = browser.run(width)
+    browser.click(".zoom button")
+    assert browser.run(width) < whole
+
+
+def test_a_function_is_shown_whole(browser: Browser, traced: Page):
+    browser.open(traced(LADDER), "/function/p0-f0")
+    lines = browser.run("return document.querySelector('main > .excerpt pre').innerText").split(
+        "\n"
+    )
+    text = [line for line in lines if line.strip()]
+    assert "@anyshape.compile(dynamic=True)" in text[0] + text[1]
+    assert "return x * 2" in text[-1]
+
+
+def test_what_is_not_compiled_whole_is_counted_and_explained(browser: Browser, traced: Page):
+    browser.open(traced(IN_PARTS), "/overview")
+    tiles = [each.text for each in browser.all(".tile")]
+    assert any("not compiled whole" in each and "1 in parts" in each for each in tiles)
+    said = browser.text("#not-compiled")
+    assert "numpy.percentile" in said
+    assert "split (lines" in said
+
+
+def test_settings_are_quoted_for_a_shell(browser: Browser, page: Page):
+    browser.open(page("automatic"), "/advice")
+    assert """ANYSHAPE_DYNAMIC_SOURCES="L['x']:0\"""" in browser.text()

@@ -12,6 +12,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from tests.slow.browser import served, start_browser
+
 ROOT = Path(__file__).parents[2]
 
 pytest.importorskip("mkdocs")
@@ -90,6 +92,20 @@ def test_links_lead_somewhere(site: Path):
 def test_nothing_is_loaded_from_elsewhere(site: Path):
     for page in pages(site):
         assert [each for each in Parsed(page).loaded if urlsplit(each).netloc] == []
+
+
+def test_in_a_browser(site: Path, tmp_path: Path):
+    """Nothing is missing, and the search finds a name."""
+    browsers = start_browser(tmp_path)
+    browser = next(browsers)
+    with served(site) as address:
+        browser.open(f"{address}/index.html")
+        browser.until(lambda: browser.one(".md-search__input").is_displayed())
+        browser.one(".md-search__input").click()
+        browser.press("mark_dynamic")
+        browser.until(lambda: browser.all(".md-search-result__link"))
+        assert browser.complaints() == []
+    browsers.close()
 
 
 def test_the_reference_has_docstrings_and_signatures(site: Path):

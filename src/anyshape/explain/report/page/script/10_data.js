@@ -83,6 +83,31 @@ function sumsOf(f) {
   return SUMS.get(f.key);
 }
 
+// How a function that is not simply compiled stands: it gave up, is split into parts, failed, or runs eagerly.
+const STANDINGS = {
+  limit: ["gave up", "bad", "It was compiled too often, and runs eagerly for what no entry serves."],
+  failed: ["failed", "bad", "A compile failed, and it runs eagerly."],
+  parts: ["in parts", "warn", "A part of it cannot be traced. It runs as Python; the stretches between are compiled."],
+  eager: ["eager", "warn", "It cannot be traced, and runs eagerly."],
+};
+
+function standingOf(f) {
+  const sums = sumsOf(f);
+  if (f.limit) return "limit";
+  if (sums.failed) return "failed";
+  if (!sums.eager) return null;
+  return partsOf(f).length ? "parts" : "eager";
+}
+
+const isPart = (f) => / \(lines \d+-\d+\)$/.test(f.name);
+const partsOf = (f) => ALL_FUNCTIONS.filter((other) => isPart(other) && other.process === f.process && other.file === f.file && other.name.startsWith(`${f.name} (lines `));
+
+// What stopped the last compile that was stopped.
+function stoppedOf(f) {
+  const stopped = compilesOf(f).filter(({ attempt }) => attempt.stopped);
+  return stopped.length ? stopped[stopped.length - 1].attempt.stopped : null;
+}
+
 function stagesOf(attempts) {
   const sums = new Map();
   for (const attempt of attempts) {

@@ -47,10 +47,33 @@ function excerpt(place, around = 2) {
     const text = own(lines, String(n));
     if (text !== undefined) shown.push([n, text]);
   }
+  return drawLines(file, line, name, shown);
+}
+
+function linesBetween(file, first, last) {
+  const lines = own(DATA.sources, file) || {};
+  const found = [];
+  for (let n = first; n <= last && own(lines, String(n)) !== undefined; n++) found.push([n, own(lines, String(n))]);
+  return found;
+}
+
+// The function that begins at a line, with its decorators: up to where something else begins.
+function bodyOf(file, line) {
+  const lines = linesBetween(file, line, Infinity);
+  const indentOf = (text) => text.length - text.trimStart().length;
+  const start = lines.findIndex(([, text]) => /^\s*(async\s+)?def\b/.test(text));
+  if (start < 0 || lines.slice(0, start).some(([, text]) => indentOf(text) === indentOf(lines[0][1]) && !/^\s*[@)\]}#]/.test(text))) return [];
+  let end = start + 1;
+  while (end < lines.length && (!lines[end][1].trim() || indentOf(lines[end][1]) > indentOf(lines[start][1]) || /^\s*[)\]}]/.test(lines[end][1]))) end++;
+  while (!lines[end - 1][1].trim()) end--;
+  return lines.slice(0, end);
+}
+
+function drawLines(file, line, name, shown, here = line) {
   const head = h("div.excerpt-head", { title: file }, h("span.mono", `${baseName(file)}:${line}`), name ? ` in ${name}` : "");
   if (!shown.length) return h("figure.excerpt", head);
   const indent = Math.min(...shown.filter(([, t]) => t.trim()).map(([, t]) => t.length - t.trimStart().length), 40);
-  const code = h("pre", shown.map(([n, text]) => h(n === line ? "div.line.here" : "div.line", h("span.n", n), h("code", python(text.slice(indent))))));
+  const code = h("pre", shown.map(([n, text]) => h(n === here ? "div.line.here" : "div.line", h("span.n", n), h("code", python(text.slice(indent))))));
   return h("figure.excerpt", head, code);
 }
 

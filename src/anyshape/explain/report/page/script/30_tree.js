@@ -1,19 +1,49 @@
 // Which sizes go where: questions, answers, entries, and the graphs of each.
 
 const MOST_BRANCHES = 8;
+// Questions this deep are folded at first.
+const DEEPEST = 6;
 
 function drawTree(f) {
   if (!f.tree) return empty("Nothing of this function was compiled.");
   const root = h("div.box.root", h("span.mono.strong", clip(functionName(f), 24)), h("span.dim", plural(sumsOf(f).hits + sumsOf(f).compiles, "call")));
-  return h("div.tree", { role: "group", "aria-label": "which sizes go where" }, h("div.node", root, h("div.children", [["", f.tree]].map(([answer, node]) => drawBranch(f, answer, node)))));
+  const tree = h("div.tree", { role: "group", "aria-label": "which sizes go where" }, h("div.node", root, h("div.children", drawBranch(f, "", f.tree, 0))));
+  return [zoomButtons(tree), fitted(tree)];
 }
 
-function drawBranch(f, answer, node) {
+// From left to right where there is room, else one below the other.
+function fitted(tree) {
+  let width = 0;
+  new ResizeObserver(() => {
+    if (tree.clientWidth === width) return;
+    width = tree.clientWidth;
+    tree.classList.remove("stacked");
+    if (tree.scrollWidth > width + 1) tree.classList.add("stacked");
+  }).observe(tree);
+  return tree;
+}
+
+function zoomButtons(tree) {
+  let scale = 1;
+  const button = (text, title, factor) => {
+    const made = h("button", { type: "button", title }, text);
+    made.addEventListener("click", () => {
+      scale = factor ? Math.min(2, Math.max(0.3, scale * factor)) : 1;
+      for (const node of tree.children) node.style.zoom = scale;
+    });
+    return made;
+  };
+  return h("div.zoom", { role: "group", "aria-label": "size of the tree" }, button("−", "Smaller", 1 / 1.25), button("1:1", "As it was"), button("+", "Larger", 1.25));
+}
+
+function drawBranch(f, answer, node, depth) {
   const tone = own({ yes: "yes", no: "no" }, answer) || "other";
-  return h("div.branch", answer ? h(`span.answer.${tone}`, short(answer)) : null, node.entry ? drawLeaf(f, node) : drawQuestion(f, node));
+  return h("div.branch", answer ? h(`span.answer.${tone}`, short(answer)) : null, node.entry ? drawLeaf(f, node) : drawQuestion(f, node, depth));
 }
 
-function drawQuestion(f, node) {
+const leavesBelow = (node) => (node.entry ? 1 : node.branches.reduce((sum, [, to]) => sum + leavesBelow(to), 0));
+
+function drawQuestion(f, node, depth) {
   const place = placeOf(node.place);
   const line = place ? (own(own(DATA.sources, place[0]) || {}, String(place[1])) || "").trim() : "";
   const box = h(
@@ -24,9 +54,23 @@ function drawQuestion(f, node) {
     place ? placeText(place) : null,
   );
   const children = h("div.children");
-  const more = inParts(node.branches, ([answer, to]) => drawBranch(f, answer, to), children, MOST_BRANCHES);
+  const more = inParts(node.branches, ([answer, to]) => drawBranch(f, answer, to, depth + 1), children, MOST_BRANCHES);
   more.classList.add("in-tree");
-  return h("div.node", box, h("div.children-column", children, more));
+  const whole = h("div.node", box, h("div.children-column", children, more));
+  put(box, [foldButton(whole, leavesBelow(node), depth >= DEEPEST)]);
+  return whole;
+}
+
+function foldButton(node, leaves, isFolded) {
+  const button = h("button.fold-node", { type: "button" });
+  const show = (folded) => {
+    node.classList.toggle("folded", folded);
+    button.textContent = folded ? `+ ${plural(leaves, "entry", "entries")}` : "− fold";
+    button.setAttribute("aria-expanded", String(!folded));
+  };
+  button.addEventListener("click", () => show(!node.classList.contains("folded")));
+  show(isFolded);
+  return button;
 }
 
 function drawLeaf(f, node) {

@@ -2,6 +2,7 @@
 
 function viewOverview() {
   const functions = ALL_FUNCTIONS;
+  const standing = functions.filter(standingOf);
   const sum = (name) => functions.reduce((total, f) => total + sumsOf(f)[name], 0);
   const hits = sum("hits");
   const compiles = sum("compiles");
@@ -11,7 +12,7 @@ function viewOverview() {
     [hits, "calls served", compiles + hits ? `${((100 * hits) / (compiles + hits)).toFixed(hits && compiles / hits < 0.01 ? 2 : 0)}% of all calls seen` : "", ""],
     [duration(sum("seconds")), "spent compiling", plural(sum("graphs"), "graph"), ""],
     [sum("breaks"), "graph breaks", "ways that depend on data", sum("breaks") ? "warn" : ""],
-    [sum("eager") + sum("failed"), "not compiled", `${number(sum("eager"))} ran eagerly, ${number(sum("failed"))} failed`, sum("eager") + sum("failed") ? "bad" : ""],
+    [standing.length, "not compiled whole", standing.length ? Object.entries(STANDINGS).map(([kind, [text]]) => [standing.filter((f) => standingOf(f) === kind).length, text]).filter(([count]) => count).map(([count, text]) => `${number(count)} ${text}`).join(", ") : "every function is", standing.length ? "warn" : "good"],
   ];
   if (DATA.advice.length) tiles.splice(1, 0, [saves, "could be spared", plural(DATA.advice.length, "piece of advice", "pieces of advice"), saves ? "warn" : "good"]);
   const stages = stagesOf(functions.flatMap(compilesOf).map(({ attempt }) => attempt));
@@ -22,10 +23,31 @@ function viewOverview() {
     h("div.tiles", tiles.map(([value, name, note, tone]) => h(`div.tile.${tone || "plain"}`, h("b", typeof value === "number" ? number(value) : value), h("span", name), h("small", note)))),
     drawDivergence(),
     DATA.advice.length ? section("advice", "What to change first", null, DATA.advice.slice(0, 3).map(drawAdviceCard), h("p", h("a", { href: href("advice") }, "All advice"))) : null,
+    standing.length ? section("not-compiled", "Not compiled as a whole", "What stands in the way of each function, with the line.", drawStandings(standing)) : null,
     section("compiles", "Compiles over time", "One row a function, those that took longest first; each bar is a compile, and leads to it.", drawCompiles(functions) || empty("Nothing was compiled.")),
     stages.size ? section("stages", "Time by stage", null, stageTable(stages)) : null,
     section("functions", "Functions", "Those that took longest to compile first.", functionTable(functions)),
   ];
+}
+
+function drawStandings(functions) {
+  const list = h("div.standings");
+  const more = inParts(functions, (f) => h("div.standing", h("h3", functionLink(f), " ", h("span.dim", `${baseName(f.file)}:${f.line}`)), drawStanding(f)), list, 10);
+  return [list, more];
+}
+
+function drawStanding(f) {
+  const kind = standingOf(f);
+  if (!kind) return null;
+  const [text, tone, meaning] = STANDINGS[kind];
+  const stopped = stoppedOf(f);
+  const parts = partsOf(f);
+  return h(
+    `div.notice.${tone}`,
+    h("p", badge(text, tone), " ", f.limit ? `It was compiled ${f.limit[0]} times, and runs eagerly for what no entry serves. Last reason: ${f.limit[1]}` : meaning),
+    stopped ? [h("p", h("b", stopped.reason)), excerpt(placeOf(stopped.place)), hintList(stopped.hints)] : null,
+    parts.length ? h("p", "Parts: ", parts.slice(0, 12).map((part) => [functionLink(part), " "]), parts.length > 12 ? h("span.dim", `+${parts.length - 12}`) : null) : null,
+  );
 }
 
 function stageTable(stages) {
@@ -69,7 +91,7 @@ function functionTable(functions) {
       number(sums.hits),
       duration(sums.seconds),
       h("div.chips", changing.slice(0, 3).map((source) => h("code.chip", { title: source }, clip(short(source), 28))), changing.length > 3 ? h("span.dim", `+${changing.length - 3}`) : null),
-      [f.limit ? badge("recompile limit", "bad") : null, sums.failed ? badge(plural(sums.failed, "failure"), "bad") : null, sums.eager ? badge("eager", "warn") : null, sums.breaks ? badge(plural(sums.breaks, "graph break"), "warn") : null],
+      [standingOf(f) ? badge(...STANDINGS[standingOf(f)]) : null, sums.breaks ? badge(plural(sums.breaks, "graph break"), "warn") : null],
     ].filter((cell) => cell !== null);
   });
   const head = ["function", several ? "process" : null, "entries", "recompiles", "hits", "time", "sizes that change", ""].filter((text) => text !== null);

@@ -10,9 +10,9 @@ function viewFunction(key) {
     crumbs(f),
     h("h1", h("span.mono", clip(functionName(f), 80)), " ", h("small.dim", { title: f.file }, `${baseName(f.file)}:${f.line}`)),
     h("p.facts", plural(entries.length, "entry", "entries"), " · ", plural(sums.recompiles, "recompile"), " · ", plural(sums.hits, "hit"), " · ", `${duration(sums.seconds)} to compile`),
-    f.limit ? h("div.notice.bad", h("b", `It was compiled ${f.limit[0]} times, and runs eagerly for what no entry serves. `), `Last reason: ${f.limit[1]}`) : null,
-    excerpt([f.file, f.line, ""], 4),
-    section("tree", "Which sizes go where", "A call goes from left to right: each question stands in the program, each box at the end is a compiled entry.", drawTree(f)),
+    drawStanding(f),
+    drawBody(f),
+    section("tree", "Which sizes go where", "The way of a call: each question stands in the program, each box at the end is a compiled entry.", drawTree(f)),
     adviceFor(f),
     section("timeline", "Sizes over time", null, drawTimeline(f)),
     section("states", "What each entry made of each size", "Green is dynamic: any value will do. Grey is static: another value needs another entry. Amber was dynamic, and a line of the program fixed it.", stateTable(f)),
@@ -23,6 +23,18 @@ function viewFunction(key) {
     f.profile.length ? section("profile", "Profile before and after", "What was known of sizes when the run began, and what the next run will know; each ? is more than one value.", profileTable(f)) : null,
   ];
 }
+
+// All of its lines, or those of the part that it is.
+function drawBody(f) {
+  const part = / \(lines (\d+)-(\d+)\)$/.exec(f.name);
+  const lines = part ? linesBetween(f.file, Number(part[1]), Number(part[2])) : bodyOf(f.file, f.line);
+  if (!lines.length) return excerpt([f.file, f.line, ""], 2);
+  const first = lines.slice(0, MOST_BODY_LINES);
+  const rest = lines.slice(MOST_BODY_LINES);
+  return [drawLines(f.file, f.line, "", first, null), rest.length ? fold(`${plural(rest.length, "more line")}`, () => drawLines(f.file, rest[0][0], "", rest, null)) : null];
+}
+
+const MOST_BODY_LINES = 40;
 
 function crumbs(f, ...more) {
   const process = processOf(f.process);

@@ -20,9 +20,15 @@ function drawAdviceCard(advice) {
     advice.file ? (lines.length ? h("figure.excerpt", h("div.excerpt-head", { title: advice.file }, h("span.mono", `${baseName(advice.file)}:${advice.line}`)), h("pre", lines.map(([n, text]) => h(n === advice.line ? "div.line.here" : "div.line", h("span.n", n), h("code", python(text)))))) : excerpt([advice.file, advice.line, ""])) : null,
     h("p.remedy", h("b", "Do: "), String(advice.remedy || "")),
     advice.patch ? h("div.code-frame", copyButton(advice.patch), h("pre.code.patch", String(advice.patch).trimEnd().split("\n").map((line) => h(`div.line.${line.startsWith("+") ? "plus" : line.startsWith("-") ? "minus" : "context"}`, h("code", line))))) : null,
-    settings.length ? h("div.code-frame", copyButton(settings.map(([name, value]) => `${name}=${value}`).join("\n")), h("pre.code", settings.map(([name, value]) => h("div.line", h("code", `${name}=${value}`))))) : null,
+    settings.length ? h("div.code-frame", copyButton(settings.map(asShell).join(" ")), h("pre.code", settings.map((each) => h("div.line", h("code", asShell(each)))))) : null,
     about.length ? h("p.dim", "About ", about.slice(0, 12).map((entry) => [typeof entry === "string" ? entry : entryLink(entry.key), " "]), about.length > 12 ? `+${about.length - 12}` : null) : null,
   );
+}
+
+// Ready to be put before a command.
+function asShell([name, value]) {
+  const text = String(value);
+  return `${name}=${/^[A-Za-z0-9]+$/.test(text) ? text : `"${text.replace(/[\\"$`]/g, "\\$&")}"`}`;
 }
 
 function adviceFor(f) {
