@@ -7,6 +7,8 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 # With the libraries whose models the slow tests try.
 ALL    := .venv/.libraries
+# With what makes the documentation a site.
+SITE   := .venv/.site
 
 # Test tensors are tiny: threads inside torch only get in the way of the parallel test processes.
 # Tests start many processes, and Python keeps for each of them what it compiled for the first, even
@@ -94,8 +96,7 @@ docs: $(ALL)
 	$(BIN)/python -m scripts.torch_names
 
 # Warnings are errors: a link that leads nowhere, a page that is not there, a name without its docstring.
-site: $(READY)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[site]'
+site: $(SITE)
 	NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(BIN)/mkdocs build --strict --quiet --site-dir site
 
 # The wheel is made of the sdist: what is missing there is missing here.
@@ -117,6 +118,10 @@ $(READY): pyproject.toml constraints.txt
 	    $(PYTHON) -m venv --clear --without-pip .venv && \
 	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(SITE): $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,site]'
 	@touch $@
 
 # timm and segmentation_models_pytorch ask for torchvision, which their models do not need, and whose

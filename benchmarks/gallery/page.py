@@ -58,9 +58,7 @@ last column is the time of all steps, compiles included, with nothing on disk fr
 
 The three take turns, a step each, in processes of their own, so that what else the machine does
 falls on all of them alike; the sizes of a step are the same for all three, and other ones at each
-step. The models are tiny: most of a step is Python and calls of torch. Those that train compute
-gradients operator by operator, since `config.native_training` is off unless it is asked for, and
-torch.compile compiles the backward too."""
+step. The models are tiny: most of a step is Python and calls of torch."""
 
 
 def _machine() -> str:
