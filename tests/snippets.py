@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import os
 import re
 import shlex
 import sys
@@ -96,4 +97,5 @@ if __name__ == "__main__":
     for file, text in page.files.items():
         Path(folder, file).parent.mkdir(exist_ok=True)
         Path(folder, file).write_text(text, encoding="utf-8")
+    os.chdir(folder)  # where a page may write files
     print(check_program(page.program, Path(folder, f"{Path(name).stem}.py")))

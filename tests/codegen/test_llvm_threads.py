@@ -11,7 +11,7 @@ import torch
 from anyshape.codegen.llvm import threads
 from anyshape.loops.expr import fresh_scope
 from tests.codegen.kernel_samples import SAMPLES, softmax, sum_of_all, sum_of_columns
-from tests.codegen.llvm_jit import Compiled, compiled, host
+from tests.codegen.llvm_jit import Compiled, Emulated, compiled, host
 from tests.codegen.random_kernels import MAKERS
 from tests.codegen.test_llvm_kernels import check_kernel
 
@@ -33,7 +33,7 @@ def test_random(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check_kernel(kind, seed, host())
 
 
-def softmax_of(run: Compiled, x: np.ndarray) -> np.ndarray:
+def softmax_of(run: Compiled | Emulated, x: np.ndarray) -> np.ndarray:
     result = np.empty_like(x)
     assert run([x, result], x.shape) == 0
     return result
