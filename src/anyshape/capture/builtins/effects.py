@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+import torch.fx.traceback
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
