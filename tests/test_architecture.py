@@ -38,6 +38,7 @@ LAYERS = (
     ("ops", "guards", "policy"),
     ("loops",),
     ("symbolic",),
+    ("shared_cache",),
     ("events",),
     ("config",),
     ("errors",),
@@ -47,6 +48,7 @@ LAYERS = (
 # These must load without torch, also through what they import.
 TORCH_FREE = (
     *("symbolic", "policy", "profile", "shapes", "events", "errors", "config"),
+    *("shared_cache",),
     *("explain.advice", "explain.report", "explain.trace_model"),
     *("support.lazy_dataclass", "support.requirements"),
 )
@@ -85,7 +87,8 @@ LAZY_IMPORTS = {
     ): "only for graphs with tensors on a GPU",
     ("anyshape.capture.numbers.quotients", "fractions"): "it loads `decimal`; few divide sizes",
     ("anyshape.ops.float_scale", "fractions"): "it loads `decimal`; few scale a size by a float",
-    ("anyshape.profile.remote", "fsspec"): "only for those who share profiles",
+    ("anyshape.shared_cache.object_store", "fsspec"): "only for those who share a cache",
+    ("anyshape.cli.cache", "anyshape.backends"): "it loads torch, and other commands do without",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
     ("anyshape.explain.report.page.html", "jinja2"): "only for those who ask for a report",

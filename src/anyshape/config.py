@@ -132,6 +132,16 @@ class Config(_Started):
     #: how much compiled code is kept there; what was not used for longest goes first
     cache_size_mb: int = 512
 
+    # -- shared by a team -----------------------------------------------------------------------
+    #: where machines share compiled code and profiles: any fsspec URL ("s3://bucket/folder")
+    cache_url: str | None = None
+    #: what is signed there, and believed only if it is: a secret of at least 16 characters
+    cache_key: str | None = None
+    #: a file with that secret, if it is not in `cache_key`
+    cache_key_file: str | None = None
+    #: how long a request to `cache_url` may take, and the end of the program waits for uploads
+    cache_timeout_seconds: float = 5
+
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         # Not as a default, which `help` would print with everything that is in it.
         object.__setattr__(self, "_environment", os.environ if environment is None else environment)
@@ -173,7 +183,12 @@ class Config(_Started):
         return [*_SETTINGS, "patch"]
 
     def __repr__(self) -> str:
-        return "\n".join(f"{name} = {getattr(self, name)!r}" for name in _SETTINGS)
+        return "\n".join(f"{name} = {self.shown(name)}" for name in _SETTINGS)
+
+    def shown(self, name: str) -> str:
+        """The value of a setting, for people: secrets are not told."""
+        value = getattr(self, name)
+        return "'...'" if name in _SECRETS and value is not None else repr(value)
 
     def is_chosen(self, name: str) -> bool:
         """Whether the program or the environment has set it, be it to the default."""
@@ -266,6 +281,9 @@ def _current(config: Config, name: str) -> object:
 
 
 # -- kinds of settings ----------------------------------------------------------------------------
+
+
+_SECRETS: Final = frozenset({"cache_key"})
 
 
 class Kind(NamedTuple):
@@ -394,7 +412,8 @@ def _checked(setting: Setting, value: object) -> object:
 
 
 def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
-    return BadSetting(origin=origin, value=repr(value), accepted=setting.kind.accepted)
+    said = "(not shown)" if setting.name in _SECRETS else repr(value)
+    return BadSetting(origin=origin, value=said, accepted=setting.kind.accepted)
 
 
 # -- the environment ------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from typing import Final
 
-from anyshape.cli import explain, export, profile, report, run
+from anyshape.cli import cache, explain, export, profile, report, run
 from anyshape.cli.command import Command, Failure, add_commands
 from anyshape.support.requirements import TooOld, require_torch
 
@@ -28,6 +28,7 @@ COMMANDS: Final = (
         "report", "one HTML page of a trace: what was compiled, and why", report.add, report.run
     ),
     Command("profile", "what earlier runs have seen of sizes", profile.add, profile.run),
+    Command("cache", "compiled code: kept here, shared by a team, packed", cache.add, cache.run),
 )
 
 

@@ -7,60 +7,48 @@ next write heals it. All of this may take long, or for ever: callers set a limit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, cast
 
 from anyshape.profile import store
 from anyshape.profile.profiles import MOST_BYTES_READ, Damaged, Profile, from_json
+from anyshape.shared_cache import object_store
+from anyshape.shared_cache.signature import BadSignature, signed, verified
 
-#: Where files are on this machine, or mounted: written like any local profile, under a lock.
-_LOCAL: Final = ("file://", "local://")
 
-
-def fetch(url: str) -> Profile:
-    """What the URL has; nothing if there is none. Raises `TooNew`, and what fsspec raises."""
+def fetch(url: str, key: bytes | None = None) -> Profile:
+    """What the URL has; nothing if there is none. With a key, raises `BadSignature` unless it was
+    signed with it. Raises `TooNew`, and what fsspec raises."""
     local = _local_file(url)
-    if local is not None:
+    if local is not None and key is None:
         return store.read(local)
-    files, path = _opened(url)
+    data = object_store.read(file_at(url))
+    if data is None:
+        return Profile()
+    if key is not None:
+        data = verified(key, store.FILE_NAME, data)
     try:
-        return from_json(files.cat_file(path, 0, MOST_BYTES_READ + 1))
-    except (FileNotFoundError, Damaged):
+        return from_json(data[: MOST_BYTES_READ + 1])
+    except Damaged:
         return Profile()  # half of a write is seen where writes are not atomic
 
 
-def send(url: str, known: Profile) -> None:
+def send(url: str, known: Profile, key: bytes | None = None) -> None:
     """Merge what is known here into what the URL has."""
     local = _local_file(url)
-    if local is not None:
+    if local is not None and key is None:
         store.update(local, lambda before: before.united(known))
         return
-    text = fetch(url).united(known).to_json()
-    files, path = _opened(url)
-    parent = path.rpartition("/")[0]
-    if parent:
-        files.makedirs(parent, exist_ok=True)
-    files.pipe_file(path, text.encode())
+    with suppress(BadSignature):  # what nobody with the key wrote is written over
+        known = fetch(url, key).united(known)
+    data = known.to_json().encode()
+    object_store.write(file_at(url), data if key is None else signed(key, store.FILE_NAME, data))
 
 
 def file_at(url: str) -> str:
     """The URL of the file itself: a URL without `.json` names a folder."""
-    if url.endswith(".json"):
-        return url
-    return url + ("" if url.endswith("/") else "/") + store.FILE_NAME
+    return url if url.endswith(".json") else object_store.below(url, store.FILE_NAME)
 
 
 def _local_file(url: str) -> Path | None:
-    for scheme in _LOCAL:
-        if url.startswith(scheme):
-            return Path(file_at(url).removeprefix(scheme))
-    return None
-
-
-def _opened(url: str) -> tuple[Any, str]:
-    # Many programs never share a profile, and loading it takes longer than all of this package.
-    import fsspec.core  # pyright: ignore[reportMissingTypeStubs] it has none
-
-    open_url = cast("Callable[[str], tuple[Any, str]]", fsspec.core.url_to_fs)  # pyright: ignore[reportUnknownMemberType] untyped
-    return open_url(file_at(url))
+    return object_store.local_path(file_at(url))

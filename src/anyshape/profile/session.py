@@ -7,16 +7,15 @@ at the latest when Python exits; a call never waits for that.
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
-import warnings
 from collections.abc import Callable, Mapping, Set
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from anyshape.config import config
 from anyshape.events import kinds
+from anyshape.events.notices import Notices
 from anyshape.events.stream import stream
 from anyshape.policy.observations import Observation
 from anyshape.profile import remote, store
@@ -30,7 +29,10 @@ from anyshape.profile.records import (
     is_worth_keeping,
     record_of_call,
 )
-from anyshape.support.worker import Worker, within
+from anyshape.shared_cache.object_store import below, shown
+from anyshape.shared_cache.signature import NoKey, signing_key
+from anyshape.shared_cache.team_cache import shared
+from anyshape.support.worker import Worker, at_end_of_program, within
 
 #: Compiles come in bursts: one write for those of a second.
 _DELAY_SECONDS: Final = 1.0
@@ -47,6 +49,18 @@ class ProfileLocation(NamedTuple):
 
     cache_dir: str
     url: str | None
+    #: what it is signed with there, if it is one of several things that a team shares
+    key: bytes | None = None
+
+
+def _location() -> ProfileLocation:
+    if config.profile_url is not None or config.cache_url is None:
+        return ProfileLocation(config.cache_dir, config.profile_url)
+    try:
+        url = below(config.cache_url, store.FILE_NAME)
+        return ProfileLocation(config.cache_dir, url, signing_key())
+    except NoKey:  # who shares native code is told
+        return ProfileLocation(config.cache_dir, None)
 
 
 class Session:
@@ -57,7 +71,7 @@ class Session:
         self._lock = threading.RLock()
         self._known: dict[ProfileLocation, Profile] = {}
         self._news: dict[ProfileLocation, dict[str, FunctionRecord]] = {}
-        self._warned: set[str] = set()
+        self._notices = Notices("profile")
         self._ends_with_python = False
         self._hangs = False
         self._start()
@@ -77,7 +91,7 @@ class Session:
 
     def known(self, key: str) -> FunctionRecord:
         """What earlier runs knew of a function."""
-        place = ProfileLocation(config.cache_dir, config.profile_url)
+        place = _location()
         with self._lock:
             if place not in self._known:
                 self._known[place] = self._read(place)
@@ -88,16 +102,19 @@ class Session:
         try:
             known = store.read(store.file_in(place.cache_dir))
         except (OSError, ValueError) as error:
-            self._warn(f"the profile in {place.cache_dir} is not used: {error}")
+            self._notices.tell(f"the profile in {place.cache_dir} is not used: {error}")
         if place.url is None:
             return known
-        url = place.url
+        url, key = place.url, place.key
         try:
+            if key is not None:
+                signed = shared.ask("read", url, lambda: remote.fetch(url, key))
+                return known if signed is None else known.united(signed)
             fetched = within(self._read_limit, lambda: remote.fetch(url), "anyshape-profile-read")
             return known.united(fetched)
         except Exception as error:
             # Any kind: each of fsspec's file systems has errors of its own.
-            self._warn(f"the profile at {url} is not used: {_text(error)}")
+            self._notices.tell(f"the profile at {shown(url)} is not used: {_text(error)}")
             return known
 
     # -- learning ----------------------------------------------------------------------------------
@@ -122,14 +139,14 @@ class Session:
             },
             frozenset(filter(is_worth_keeping, written)),
         )
-        place = ProfileLocation(config.cache_dir, config.profile_url)
+        place = _location()
         with self._lock:
             news = self._news.setdefault(place, {})
             before = news.get(identity.key)
             news[identity.key] = record if before is None else combine(before, record, added)
             if not self._ends_with_python:
                 self._ends_with_python = True
-                _at_exit(self._end)
+                at_end_of_program(self._end)
         self._saver.ask(place)
 
     def finish(self, limit: float = EXIT_LIMIT_SECONDS) -> bool:
@@ -158,7 +175,7 @@ class Session:
                 store.file_in(place.cache_dir), lambda before: before.with_records(news, added)
             )
         except Exception as error:
-            self._warn(
+            self._notices.tell(
                 f"the profile in {place.cache_dir} cannot be written: {error}. Set"
                 " config.cache_dir to a folder that can, or config.profile to False."
             )
@@ -167,40 +184,20 @@ class Session:
             self._sender.ask(place)
 
     def _send(self, place: ProfileLocation) -> None:
-        assert place.url is not None
+        url, key = place.url, place.key
+        assert url is not None
         try:
-            remote.send(place.url, store.read(store.file_in(place.cache_dir)))
+            known = store.read(store.file_in(place.cache_dir))
+            if key is None:
+                remote.send(url, known)
+            else:
+                shared.ask("write", url, lambda: remote.send(url, known, key))
         except Exception as error:
-            self._warn(f"the profile at {place.url} was not written: {_text(error)}")
-
-    def _warn(self, text: str) -> None:
-        """Once, and never more than that: where warnings are errors, there is nobody to catch it
-        in the background."""
-        if text in self._warned:
-            return
-        self._warned.add(text)
-        stream.emit(kinds.Defect("profile", text))
-        try:
-            warnings.warn(f"anyshape: {text}", stacklevel=2)
-        except Warning:
-            return
+            self._notices.tell(f"the profile at {shown(url)} was not written: {_text(error)}")
 
 
 def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
-
-
-def _at_exit(function: Callable[[], object]) -> None:
-    """Call it when the program ends, as long as threads can still work. Python has no public way
-    for that: at `atexit`, what runs in pools of threads (most of fsspec) is refused. Forked
-    processes of `multiprocessing` end there as well, and without `atexit`."""
-    atexit.register(function)
-    register: Any = getattr(threading, "_register_atexit", None)
-    if register is not None:
-        try:
-            register(function)
-        except RuntimeError:
-            return  # it is ending
 
 
 session: Final = Session()

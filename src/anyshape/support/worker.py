@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 _Job = TypeVar("_Job", bound=Hashable)
 _T = TypeVar("_T")
@@ -79,3 +80,16 @@ def within(limit: float, function: Callable[[], _T], name: str) -> _T:
     if not results:
         raise TimeoutError(f"no answer within {limit:g} seconds")
     return results[0]
+
+
+def at_end_of_program(function: Callable[[], object]) -> None:
+    """Call it when the program ends, as long as threads can still work. Python has no public way
+    for that: at `atexit`, what runs in pools of threads (most of fsspec) is refused. Forked
+    processes of `multiprocessing` end there as well, and without `atexit`. It is called twice."""
+    atexit.register(function)
+    register: Any = getattr(threading, "_register_atexit", None)
+    if register is not None:
+        try:
+            register(function)
+        except RuntimeError:
+            return  # it is ending

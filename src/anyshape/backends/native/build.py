@@ -16,22 +16,19 @@ from anyshape.runtime.loader.build import (
     identity,
     load,
 )
-from anyshape.runtime.loader.code_bundle import contents_hash, source_hash
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.host_target import HostTarget, host_target
 from anyshape.runtime.loader.image import Built
 from anyshape.runtime.loader.load import plain_function, python_function
+from anyshape.runtime.loader.own_sources import sources_hash
 from anyshape.runtime.loader.torch_abi import TorchAbi, torch_abi
 from anyshape.symbolic import Size
 
 if TYPE_CHECKING:
     from anyshape.codegen.target import Target, Texts
 
-#: What makes text of a segment.
-_SOURCES: Final = ("codegen", "loops", "symbolic", "backends/native")
-
-#: And what calls it, since others may have made it.
-_ALL_SOURCES: Final = (*_SOURCES, "runtime")
+#: What makes text of a segment, and what calls it, since others may have made it.
+_SOURCES: Final = ("codegen", "loops", "symbolic", "backends/native", "runtime")
 
 #: the text of kernels by name, and of all that they need beside them
 KernelsText = Callable[[Mapping[str, Kernel], "Target"], "Texts"]
@@ -94,19 +91,16 @@ def native_function_later(
 
     # How torch is made decides on the helpers, another module, and on how they are called.
     parts = (repr(abi), *((source().text, *source().apart) if key is None else (key,)))
-    here, in_bundle = names_of(*parts)
-    built = found_or_begun(here, source, host, cache, in_bundle)
+    built = found_or_begun(key_of_code(*parts), source, host, cache)
     helpers = host_helpers(host, abi).code
     if isinstance(built, Built):
         return python_function(built, segment, helpers)
     return DeferredCode(lambda: python_function(built.result(), segment, helpers))
 
 
-def names_of(*parts: str) -> tuple[str, Callable[[], str]]:
-    """Of code that is made of these texts, and of what our own sources make of them: in the cache,
-    and in a bundle."""
-    here = key_of(*parts, source_hash(*_SOURCES))
-    return here, lambda: key_of(*parts, contents_hash(*_ALL_SOURCES))
+def key_of_code(*parts: str) -> str:
+    """Of what our own sources make of these texts."""
+    return key_of(*parts, sources_hash(disk_cache(), *_SOURCES))
 
 
 def segment_source(segment: Segment) -> str:
@@ -159,10 +153,8 @@ def host_helpers(
 ) -> Helpers:
     """What functions of segments call: those on the CPU, or on the GPU of this number, which find
     what is not torch's among `others`."""
-    here, in_bundle = names_of("helpers", repr(abi), str(gpu))
-    found = found_or_begun(
-        here, lambda: source_text().helpers_source(abi, gpu), host, disk_cache(), in_bundle
-    )
+    key = key_of_code("helpers", repr(abi), str(gpu))
+    found = found_or_begun(key, lambda: source_text().helpers_source(abi, gpu), host, disk_cache())
     built = found if isinstance(found, Built) else found.result()
     return Helpers(load(built, others), built.entry)
 
@@ -170,5 +162,5 @@ def host_helpers(
 def native_identity() -> dict[str, str]:
     """What native code that is made here is for, and made by; `NativeUnavailable` if there is
     none."""
-    made_by = contents_hash(*_ALL_SOURCES)
-    return {**identity(host_target(disk_cache())), "anyshape": made_by}
+    cache = disk_cache()
+    return {**identity(host_target(cache)), "anyshape": sources_hash(cache, *_SOURCES)}

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from anyshape.backends.native.build import host_helpers, names_of, source_text
+from anyshape.backends.native.build import host_helpers, key_of_code, source_text
 from anyshape.codegen.nvptx.block_reduce import LEFT_FOR_KERNELS
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.codegen.nvptx.module import (
@@ -52,9 +52,9 @@ def cuda_function(segment: Segment, key: str, device: torch.device) -> Callable[
     cache, abi = disk_cache(), torch_abi()
     host = host_target(cache)
     rules = {kernel: (code.rules, code.counts) for kernel, code in codes.items()}
-    here, in_bundle = names_of("cuda", repr(abi), str(index), key)
     source = partial(_host_source, segment, rules, index)
-    built = found_or_begun(here, source, host, cache, in_bundle)
+    key = key_of_code("cuda", repr(abi), str(index), key)
+    built = found_or_begun(key, source, host, cache)
     helpers = host_helpers(host, abi, index, driver()).code
     with torch.cuda.device(index):
         table = _Table(list(codes.values()), index, target)

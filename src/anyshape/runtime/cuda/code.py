@@ -12,13 +12,17 @@ from typing import Final, NamedTuple
 import torch
 
 from anyshape.config import config
+from anyshape.events.native_counts import count
 from anyshape.runtime.cuda.driver import driver
 from anyshape.runtime.loader.build import available_cores, disk_cache
-from anyshape.runtime.loader.code_bundle import contents_hash, open_bundle, source_hash
+from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.engine import assembly
 from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.host_target import llvmlite_version
+from anyshape.runtime.loader.own_sources import sources_hash
 from anyshape.runtime.loader.workers import Task, workers
+from anyshape.shared_cache.team_cache import shared
 
 #: By compute capability: the version of PTX that knows it. A newer GPU runs code for the last one.
 _PTX: Final = {
@@ -90,20 +94,27 @@ def module_of(
     made, which threads do: of what is rare, when a function is asked for. To be called with a
     device's context."""
     shelf = open_bundle()
-    parts = ("cuda", key, repr(target), str(driver().version()))
-    name = key_of(*parts, source_hash(*_SOURCES))
+    name = key_of(
+        *("cuda", key, repr(target), str(driver().version())),
+        *(llvmlite_version(), sources_hash(disk_cache(), *_SOURCES)),
+    )
 
     def found() -> Future[bytes]:
         cubin = disk_cache().read(name)
+        if cubin is not None:
+            count("local_hits")
+        else:
+            cubin = shared.fetch("native", name)
+            if cubin is not None:
+                disk_cache().write(name, cubin)
         return _begun(text(), target, name) if cubin is None else _done(cubin)
 
     if shelf is None:
         future = None if is_rare else found()
         return Module(found if future is None else lambda: future)
-    on_shelf = key_of(*parts, contents_hash(*_SOURCES))
-    given = shelf.given.get(on_shelf)
+    given = shelf.given.get(name)
     made = found() if given is None else _done(given)
-    shelf.used[on_shelf] = made.result()
+    shelf.used[name] = made.result()
     return Module(lambda: made)
 
 
@@ -123,6 +134,7 @@ def _begun(text: str, target: GpuTarget, name: str) -> Future[bytes]:
         driver().enter(context)
         cubin = driver().machine_code(ptx.encode() + b"\0")
         workers.do_last(partial(disk_cache().write, name, cubin))
+        shared.send("native", name, cubin)
         return cubin
 
     task = Task(make)

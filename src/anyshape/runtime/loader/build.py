@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -17,14 +18,17 @@ from typing import Final, Protocol
 import torch
 
 from anyshape.config import config
-from anyshape.runtime.loader.code_bundle import CodeBundle, open_bundle
+from anyshape.events.native_counts import count
+from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.disk_cache import DiskCache, key_of
 from anyshape.runtime.loader.engine import begun_object
 from anyshape.runtime.loader.host_target import HostTarget, llvmlite_version
 from anyshape.runtime.loader.image import Built, Image, from_bytes
+from anyshape.runtime.loader.key_lock import LOOK_SECONDS, KeyLock, patience
 from anyshape.runtime.loader.link import CannotLink, link_image
 from anyshape.runtime.loader.symbols import address_of
 from anyshape.runtime.loader.workers import Task, when_all, workers
+from anyshape.shared_cache.team_cache import shared
 from anyshape.support.lazy_dataclass import dataclass
 
 #: Change it when the same text becomes other code, or when what is kept looks otherwise.
@@ -62,40 +66,87 @@ def _disk_cache(folder: str, most_mb: int) -> DiskCache:
 
 
 def found_or_begun(
-    key: str,
-    source: Callable[[], Source],
-    target: HostTarget,
-    cache: DiskCache,
-    key_on_shelves: Callable[[], str],
+    key: str, source: Callable[[], Source], target: HostTarget, cache: DiskCache
 ) -> Built | Future[Built]:
     """The code that goes by `key`, a text that says all that the source depends on, or what threads
     make it by. The source is asked for only if the code is not on disk, nor in the bundle that is
-    open, where it goes by another key."""
+    open, nor where the team keeps it."""
     name = _name(key, target)
     shelf = open_bundle()
-    on_shelf = "" if shelf is None else _name(key_on_shelves(), target)
-    kept = cache.read(name)
-    built = None if kept is None else from_bytes(kept)
-    if built is None and shelf is not None:
-        built = _given(shelf, on_shelf)
+    built = _parsed(cache.read(name))
+    if built is not None:
+        count("local_hits")
+    elif shelf is not None:
+        built = _parsed(shelf.given.get(name))
     if built is None:
-        begun = begin(source(), target, cache, name)
+        begun = _made_once(name, source, target, cache)
         if shelf is None:
             return begun
         built = begun if isinstance(begun, Built) else begun.result()
     if shelf is not None:
-        shelf.used[on_shelf] = built.to_bytes()
+        shelf.used[name] = built.to_bytes()
     return built
 
 
-def _given(shelf: CodeBundle, name: str) -> Built | None:
-    found = shelf.given.get(name)
-    if found is None:
-        return None
+def _parsed(data: bytes | None) -> Built | None:
     try:
-        return from_bytes(found)
+        return None if data is None else from_bytes(data)
     except (KeyError, TypeError, ValueError):
         return None  # damaged: it is built as if it were missing
+
+
+def _made_once(
+    name: str, source: Callable[[], Source], target: HostTarget, cache: DiskCache
+) -> Built | Future[Built]:
+    """Code that is not on disk: from the team, or made, by one of the processes that share the
+    folder."""
+    with _lock:
+        begun = _segments.get((cache, name))
+    if begun is not None:
+        return begun
+    kept, lock = _claimed(name, cache)
+    try:
+        built = _parsed(kept)
+        if built is None:
+            built = _fetched(name, cache)
+        begun = begin(source(), target, cache, name) if built is None else built
+    except BaseException:
+        lock.release()
+        raise
+    if isinstance(begun, Built):
+        lock.release()
+        return begun
+
+    def ended(_: Future[Built]) -> None:
+        lock.release()
+        with _lock:
+            _segments.pop((cache, name), None)
+
+    with _lock:
+        _segments[cache, name] = begun
+    begun.add_done_callback(ended)
+    return begun
+
+
+def _claimed(name: str, cache: DiskCache) -> tuple[bytes | None, KeyLock]:
+    """What others have made meanwhile, and the lock of who has to make it otherwise."""
+    deadline = patience.deadline()
+    while True:
+        lock = cache.try_lock(name)
+        kept = cache.read(name)
+        if kept is not None:
+            count("waited_for")
+        if kept is not None or lock is not None or patience.is_over(deadline):
+            return kept, lock or KeyLock()
+        time.sleep(LOOK_SECONDS)
+
+
+def _fetched(name: str, cache: DiskCache) -> Built | None:
+    data = shared.fetch("native", name)
+    built = _parsed(data)
+    if built is not None and data is not None:
+        cache.write(name, data)
+    return built
 
 
 def identity(target: HostTarget) -> dict[str, str]:
@@ -135,7 +186,9 @@ def begin(
     def finished(objects: Sequence[bytes]) -> Built:
         built = _linked(source, objects)
         if cache is not None and name is not None:
-            workers.do_last(partial(cache.write, name, built.to_bytes()))
+            # At once: other processes wait for it.
+            cache.write(name, built.to_bytes())
+            shared.send("native", name, built.to_bytes())
         return built
 
     # The longest first: the others fill the time that it takes.
@@ -204,19 +257,45 @@ def _begun_object(
         return found
     if begun is not None:
         return begun
-    task = Task(begun_object(text, *target[:3]))
+    lock = KeyLock() if cache is None else cache.try_lock(name)
+    if lock is None:
+        assert cache is not None
+        task = Task(partial(_object_of_another, name, text, target, cache))
+    else:
+        kept = None if cache is None else cache.read(name)
+        task = Task(begun_object(text, *target[:3]) if kept is None else partial(bytes, kept))
     with _lock:
         begun = _unfinished.get(name)  # another thread may have been faster
-        if begun is not None:
-            return begun
-        # In this order: nobody waits for what is not going to be done.
-        tasks.append(task)
-        _unfinished[name] = task.future
-    task.future.add_done_callback(lambda made: _keep(name, made, cache))
+        if begun is None and lock is not None:
+            # In this order: nobody waits for what is not going to be done.
+            tasks.append(task)
+        if begun is None:
+            _unfinished[name] = task.future
+    if begun is not None:
+        if lock is not None:
+            lock.release()
+        return begun
+    task.future.add_done_callback(lambda made: _keep(name, made, cache, lock))
+    if lock is None:
+        workers.do_apart(task)
     return task.future
 
 
-def _keep(name: str, made: Future[bytes], cache: DiskCache | None) -> None:
+def _object_of_another(name: str, text: str, target: HostTarget, cache: DiskCache) -> bytes:
+    """What another process makes, or is made here if that does not."""
+    kept, lock = _claimed(name, cache)
+    try:
+        if kept is None:
+            kept = begun_object(text, *target[:3])()
+            cache.write(name, kept)
+        return kept
+    finally:
+        lock.release()
+
+
+def _keep(
+    name: str, made: Future[bytes], cache: DiskCache | None, lock: KeyLock | None = None
+) -> None:
     is_made = made.exception() is None
     with _lock:
         _unfinished.pop(name, None)
@@ -224,8 +303,11 @@ def _keep(name: str, made: Future[bytes], cache: DiskCache | None) -> None:
             _objects[name] = made.result()
         while len(_objects) > _MOST_OBJECTS:
             del _objects[next(iter(_objects))]
+    if lock is None:
+        return  # another process has kept it
     if is_made and cache is not None:
-        workers.do_last(partial(cache.write, name, made.result()))
+        cache.write(name, made.result())
+    lock.release()
 
 
 #: A signal's handler may compile as well.
@@ -233,6 +315,8 @@ _lock: Final = threading.RLock()
 #: by name, those used last at the end
 _objects: Final[dict[str, bytes]] = {}
 _unfinished: Final[dict[str, Future[bytes]]] = {}
+#: of segments that this process makes
+_segments: Final[dict[tuple[DiskCache, str], Future[Built]]] = {}
 _MOST_OBJECTS: Final = 256
 
 

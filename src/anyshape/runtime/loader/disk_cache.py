@@ -17,7 +17,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
+
+from anyshape.runtime.loader.key_lock import KeyLock, try_lock
 
 _MAGIC: Final = b"anyshape native 1\n"
 _CHECKSUM: Final = 32
@@ -35,6 +37,12 @@ def key_of(*parts: str) -> str:
         data = part.encode()
         digest.update(len(data).to_bytes(8, "little") + data)
     return digest.hexdigest()
+
+
+class CacheEntry(NamedTuple):
+    used: float
+    size: int
+    name: str
 
 
 class DiskCache:
@@ -63,6 +71,33 @@ class DiskCache:
             return False
         return True
 
+    def try_lock(self, key: str) -> KeyLock | None:
+        """The right to make what belongs under the key; None if another has it."""
+        try:
+            with self._opened(make=True) as folder:
+                return try_lock(folder, key)
+        except OSError:
+            return KeyLock()
+
+    def listed(self) -> list[CacheEntry]:
+        """What is kept, that which was not used for longest first."""
+        try:
+            with self._opened(make=False) as folder:
+                return _kept(_files(folder))
+        except OSError:
+            return []
+
+    def clear(self) -> int:
+        """Remove everything; how many there were."""
+        try:
+            with self._opened(make=False) as folder:
+                files = _files(folder)
+                for file in files:
+                    _remove(folder, file.name)
+                return len(_kept(files))
+        except OSError:
+            return 0
+
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:
         """The folder by a descriptor: what is checked is what is used, whatever is renamed."""
@@ -79,24 +114,33 @@ class DiskCache:
 
     def _trim(self, folder: int) -> None:
         now = time.time()
-        files: list[tuple[float, int, str]] = []
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # another process trims too
-                    found = entry.stat(follow_symlinks=False)
-                    files.append((found.st_mtime, found.st_size, entry.name))
-        for time_written, _, name in files:
-            if name.startswith(".") and now - time_written > _FORGOTTEN_SECONDS:
-                _remove(folder, name)
-        kept = sorted(file for file in files if not file[2].startswith("."))
-        total = sum(size for _, size, _ in kept)
+        files = _files(folder)
+        for file in files:
+            if file.name.startswith(".") and now - file.used > _FORGOTTEN_SECONDS:
+                _remove(folder, file.name)
+        kept = _kept(files)
+        total = sum(file.size for file in kept)
         if total > self._most_bytes:
-            for _, size, name in kept:
+            for file in kept:
                 if total <= self._most_bytes * _LEFT_BY_TRIM:
                     break
-                _remove(folder, name)
-                total -= size
+                _remove(folder, file.name)
+                total -= file.size
         self._room = min(self._most_bytes - total, self._most_bytes // _LOOKS)
+
+
+def _files(folder: int) -> list[CacheEntry]:
+    found: list[CacheEntry] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # another process trims too
+                about = entry.stat(follow_symlinks=False)
+                found.append(CacheEntry(about.st_mtime, about.st_size, entry.name))
+    return found
+
+
+def _kept(files: list[CacheEntry]) -> list[CacheEntry]:
+    return sorted(file for file in files if not file.name.startswith("."))
 
 
 def _read(folder: int, key: str) -> bytes | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+from anyshape.events.native_counts import count
 from anyshape.runtime.loader.errors import NativeUnavailable
 
 
@@ -37,13 +39,14 @@ def begun_object(
     work, without Python, which another thread may do. `quick`: of code that runs once a call, in a
     fourth of the time."""
     effort = 0 if quick else 2
-    with _machine(triple, cpu, features, effort) as machine:
+    count("builds")
+    with _timed(), _machine(triple, cpu, features, effort) as machine:
         module = _parsed(text, machine)
         if not quick:
             _optimise(module, machine)
 
     def emit() -> bytes:
-        with _machine(triple, cpu, features, effort) as machine:
+        with _timed(), _machine(triple, cpu, features, effort) as machine:
             return _emitted(module, machine, _OBJECT)
 
     return emit
@@ -51,10 +54,20 @@ def begun_object(
 
 def assembly(text: str, triple: str, cpu: str, features: str) -> str:
     """The text of a module's machine code: PTX is nothing else. Several threads may do so."""
-    with _machine(triple, cpu, features, 2) as machine:
+    count("builds")
+    with _timed(), _machine(triple, cpu, features, 2) as machine:
         module = _parsed(text, machine)
         _optimise(module, machine)
         return _emitted(module, machine, _ASSEMBLY).decode()
+
+
+@contextmanager
+def _timed() -> Iterator[None]:
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        count("build_seconds", time.perf_counter() - start)
 
 
 def _optimise(module: Any, machine: Any) -> None:

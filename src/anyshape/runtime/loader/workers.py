@@ -76,6 +76,8 @@ class Workers:
         self._changed = threading.Condition()
         self._tasks: list[Callable[[], object]] = []
         self._threads = 0
+        #: threads that have one task each, and mostly wait
+        self._apart = 0
         self._usual: float | None = None
 
     def do(self, tasks: Sequence[Callable[[], object]], most: int) -> None:
@@ -112,10 +114,29 @@ class Workers:
                 return
         task()
 
+    def do_apart(self, task: Callable[[], object]) -> None:
+        """Do it in a thread of its own: it waits for other processes, and nothing waits behind
+        it."""
+
+        def work() -> None:
+            try:
+                task()
+            finally:
+                with self._changed:
+                    self._apart -= 1
+                    self._changed.notify_all()
+
+        with self._changed:
+            self._apart += 1
+        try:
+            threading.Thread(target=work, name="anyshape native wait").start()
+        except RuntimeError:  # at the end of the process, or there are too many
+            work()
+
     def finish(self) -> None:
         """Wait until nothing is left to do."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._threads)
+            self._changed.wait_for(lambda: not self._threads and not self._apart)
 
     def _work(self) -> None:
         is_done = False
