@@ -28,7 +28,7 @@ LAYERS = (
     ("cli",),
     ("compat",),
     ("api",),
-    ("export",),
+    ("export", "process_metrics"),
     ("compiler",),
     ("dispatch",),
     ("explain", "backends", "marks"),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         stats,
     )
     from anyshape.export import Exported, ShapesCollection, export, load
+    from anyshape.process_metrics import metrics
 
 __all__ = [
     "AnyshapeError",
@@ -55,6 +56,7 @@ __all__ = [
     "mark_static",
     "mark_unbacked",
     "maybe_mark_dynamic",
+    "metrics",
     "reset",
     "set_logs",
     "stats",
@@ -75,6 +77,8 @@ def __getattr__(name: str) -> Any:
     home = import_module("anyshape.api")
     if name in _OF_EXPORT:
         home = import_module("anyshape.export")
+    if name == "metrics":
+        home = import_module("anyshape.process_metrics")
     # Kept, so that the next look finds it without this function.
     found = globals()[name] = getattr(home, name)
     return found

@@ -128,6 +128,7 @@ class CompiledFunction:
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
         self._ranks = AmongRanks(self.target.name, self.target.file, self.target.line)
+        self.counts.function = self.target.name
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
         self.profile = FunctionProfile(self.target.identity)
@@ -144,6 +145,7 @@ class CompiledFunction:
         if options.dynamic is None:
             options = replace(options, dynamic=True, is_implied=True)
         made = type(self)(target, replace(options, shapes=None), units=self.units, slot=slot)
+        made.counts.function, made.counts.is_part = self.counts.function, True
         self._part_counts.append(made.counts)
         return made
 
@@ -197,7 +199,7 @@ class CompiledFunction:
     def reset(self) -> None:
         # Without the lock: a function may reset while it is being captured itself.
         self.entries.clear()
-        self.counts.__init__()
+        self.counts.forget()
         self.seen = Observations()
         self.eager = self._last_left = None
         self.contract_violation = None

@@ -59,6 +59,12 @@ class Counts:
     graph_breaks: int = 0
     eager_calls: int = 0
     compile_seconds: float = 0.0
+    #: whose they are; of a part of a function, the function
+    function: str = ""
+    is_part: bool = False
+
+    def forget(self) -> None:
+        self.__init__(function=self.function, is_part=self.is_part)
 
     def waited(self, seconds: float) -> None:
         """A call has waited for native code."""

@@ -1,0 +1,173 @@
+"""What compiled functions did so far, for whoever watches a service: `anyshape.metrics()`.
+
+Calls count nothing for it that they do not count anyway: a scrape reads what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from anyshape.dispatch.entry import Counts, all_counts
+from anyshape.events.native_counts import counts as native_counts
+from anyshape.support.lazy_dataclass import asdict, dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionMetrics:
+    """What one compiled function did, or all of them together.
+
+    >>> anyshape.metrics().functions["scaled"].recompiles  # doctest: +SKIP
+    0
+    """
+
+    #: captures of the program, each for an entry or a way through it that was not known
+    compiles: int = 0
+    #: compiles of a function that had an entry, which did not fit
+    recompiles: int = 0
+    #: calls that compiled code has served
+    hits: int = 0
+    #: calls that ran as plain Python
+    eager_calls: int = 0
+    graph_breaks: int = 0
+    graphs: int = 0
+    #: that calls have spent on compiles, and on waiting for native code
+    compile_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NativeMetrics:
+    """Machine code of the process: made, found, refused.
+
+    >>> anyshape.metrics().native.builds  # doctest: +SKIP
+    12
+    """
+
+    #: modules that became machine code here, and how long that took, of all threads together
+    builds: int = 0
+    build_seconds: float = 0.0
+    #: code found in `config.cache_dir`, and code fetched from `config.cache_url`
+    cache_hits_local: int = 0
+    cache_hits_remote: int = 0
+    cache_misses_remote: int = 0
+    #: code that was not loaded since its signature is missing or wrong
+    cache_refused: int = 0
+    cache_failures_remote: int = 0
+    cache_uploads: int = 0
+    #: code that another process made while this one waited for it
+    made_by_others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """Numbers of this process, since it started or since `reset`.
+
+    >>> found = anyshape.metrics()  # doctest: +SKIP
+    >>> found.total.compiles, found.native.builds  # doctest: +SKIP
+    (1, 3)
+    """
+
+    #: by name; functions of the same name count as one
+    functions: Mapping[str, FunctionMetrics]
+    total: FunctionMetrics
+    native: NativeMetrics
+
+    def prometheus(self) -> str:
+        """The same as text that Prometheus reads, for an endpoint `/metrics`.
+
+        >>> print(anyshape.metrics().prometheus())  # doctest: +SKIP
+        # HELP anyshape_compiles_total ...
+        # TYPE anyshape_compiles_total counter
+        anyshape_compiles_total{function="scaled"} 1
+        """
+        return "".join(f"{line}\n" for line in _exposition(self))
+
+
+def metrics() -> Metrics:
+    """What all compiled functions of the process did so far, each of them and together.
+
+    >>> anyshape.metrics().total.hits  # doctest: +SKIP
+    1000
+    """
+    every = list(all_counts)
+    functions: dict[str, list[Counts]] = {}
+    for counts in every:
+        functions.setdefault(counts.function, []).append(counts)
+    native = native_counts
+    return Metrics(
+        {name: _together(each) for name, each in functions.items()},
+        _together(every),
+        NativeMetrics(
+            native.builds,
+            native.build_seconds,
+            native.local_hits,
+            native.remote_hits,
+            native.remote_misses,
+            native.refused,
+            native.remote_failures,
+            native.uploads,
+            native.waited_for,
+        ),
+    )
+
+
+def _together(every: Iterable[Counts]) -> FunctionMetrics:
+    found = FunctionMetrics()
+    for counts in every:
+        found = replace(
+            found,
+            compiles=found.compiles + counts.captures,
+            recompiles=found.recompiles + counts.recompiles,
+            hits=found.hits + sum(counter[0] for counter in list(counts.hits)),
+            # A part of a function that runs eagerly belongs to a call that is counted already.
+            eager_calls=found.eager_calls + (0 if counts.is_part else counts.eager_calls),
+            graph_breaks=found.graph_breaks + counts.graph_breaks,
+            graphs=found.graphs + counts.graphs,
+            compile_seconds=found.compile_seconds + counts.compile_seconds,
+        )
+    return found
+
+
+# -- Prometheus ------------------------------------------------------------------------------------
+
+#: By field: the name of the counter without its prefix, and what it says.
+_OF_FUNCTIONS: Final = {
+    "compiles": ("compiles_total", "Captures of a function."),
+    "recompiles": ("recompiles_total", "Compiles for calls that no entry fitted."),
+    "hits": ("hits_total", "Calls that compiled code served."),
+    "eager_calls": ("eager_calls_total", "Calls that ran as plain Python."),
+    "graph_breaks": ("graph_breaks_total", "Places where a graph had to end."),
+    "graphs": ("graphs_total", "Graphs that were compiled."),
+    "compile_seconds": ("compile_seconds_total", "Time that calls spent on compiles."),
+}
+_OF_THE_PROCESS: Final = {
+    "builds": ("native_builds_total", "Modules that became machine code in this process."),
+    "build_seconds": ("native_build_seconds_total", "Time of all threads that made it."),
+    "cache_hits_local": ("cache_hits_local_total", "Code found in the cache on disk."),
+    "cache_hits_remote": ("cache_hits_remote_total", "Code fetched from the shared cache."),
+    "cache_misses_remote": ("cache_misses_remote_total", "Code the shared cache did not have."),
+    "cache_refused": ("cache_refused_total", "Shared code without a right signature."),
+    "cache_failures_remote": ("cache_failures_remote_total", "Requests that failed."),
+    "cache_uploads": ("cache_uploads_total", "Code given to the shared cache."),
+    "made_by_others": ("native_made_by_others_total", "Code another process made meanwhile."),
+}
+
+
+def _exposition(found: Metrics) -> Iterator[str]:
+    for field, (name, about) in _OF_FUNCTIONS.items():
+        yield from _head(name, about)
+        for function, numbers in sorted(found.functions.items()):
+            yield f'anyshape_{name}{{function="{_escaped(function)}"}} {getattr(numbers, field)}'
+    for field, value in asdict(found.native).items():
+        name, about = _OF_THE_PROCESS[field]
+        yield from _head(name, about)
+        yield f"anyshape_{name} {value}"
+
+
+def _head(name: str, about: str) -> Iterator[str]:
+    yield f"# HELP anyshape_{name} {about}"
+    yield f"# TYPE anyshape_{name} counter"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

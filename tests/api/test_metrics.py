@@ -1,0 +1,125 @@
+"""`anyshape.metrics()`: what functions did, each and together, and as Prometheus reads it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+import anyshape
+from anyshape.config import config
+from anyshape.runtime.loader.workers import workers
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    anyshape.reset()
+    with torch.no_grad():
+        yield
+
+
+def scaled(x: Tensor) -> Tensor:
+    return x.sin() * x.shape[0]
+
+
+def by_size(x: Tensor) -> Tensor:
+    return x * 2 if x.shape[0] > 5 else x * 3
+
+
+def test_functions_and_their_sum():
+    one, other = anyshape.compile(scaled, dynamic=True), anyshape.compile(by_size, dynamic=True)
+    for size in (2, 3, 4, 9):
+        one(torch.ones(size))
+        other(torch.ones(size))
+    found = anyshape.metrics()
+    first, second = found.functions["scaled"], found.functions["by_size"]
+    assert (first.compiles, first.recompiles, first.hits, first.graphs) == (1, 0, 3, 1)
+    assert (second.compiles, second.recompiles, second.hits, second.graphs) == (2, 1, 2, 2)
+    assert found.total.hits == 5
+    assert found.total.compile_seconds == pytest.approx(
+        first.compile_seconds + second.compile_seconds
+    )
+    assert found.total.compiles == anyshape.stats().captures
+
+
+def test_functions_of_one_name_are_one_and_outlive_it():
+    for _ in range(2):
+        compiled = anyshape.compile(scaled, dynamic=True, name="shared")
+        compiled(torch.ones(2))
+        compiled(torch.ones(3))
+        del compiled
+    found = anyshape.metrics().functions["shared"]
+    assert (found.compiles, found.hits) == (2, 2)
+
+
+def test_eager_calls_and_breaks():
+    @anyshape.compile(dynamic=True)
+    def broken(x: Tensor) -> Tensor:
+        y = x.sin()
+        print("now", end="")
+        anyshape.graph_break()
+        return y.cos()
+
+    for size in (2, 3, 4):
+        broken(torch.ones(size))
+    name = broken._function.target.name
+    found = anyshape.metrics().functions[name]
+    assert found.graph_breaks == broken.stats().graph_breaks > 0
+    assert found.eager_calls == broken.stats().eager_calls
+    compiled = {n for n, each in anyshape.metrics().functions.items() if each.compiles}
+    assert compiled == {name}, "parts belong to their function"
+
+
+def test_what_is_forgotten_keeps_its_name():
+    compiled = anyshape.compile(scaled, dynamic=True)
+    compiled(torch.ones(2))
+    anyshape.reset()
+    assert anyshape.metrics().functions["scaled"].compiles == 0
+    compiled(torch.ones(2))
+    assert anyshape.metrics().functions["scaled"].compiles == 1
+
+
+def test_native_code_is_counted(tmp_path_factory: pytest.TempPathFactory):
+    def fresh(x: Tensor) -> Tensor:
+        return (x.exp() * 3.25).sin() + 0.125
+
+    with config.patch(cache_dir=str(tmp_path_factory.mktemp("cache"))):
+        before = anyshape.metrics().native
+        anyshape.compile(fresh, dynamic=True)(torch.ones(2))
+        workers.finish()
+        built = anyshape.metrics().native
+        anyshape.compile(fresh, dynamic=True)(torch.ones(2))
+        again = anyshape.metrics().native
+    assert built.builds > before.builds
+    assert built.build_seconds > before.build_seconds
+    assert again.builds == built.builds
+    assert again.cache_hits_local > built.cache_hits_local
+
+
+LINE = re.compile(r'anyshape_[a-z_]+_total(\{function="([^"\\\n]|\\.)*"\})? [0-9.e+-]+')
+
+
+def test_prometheus():
+    compiled = anyshape.compile(scaled, dynamic=True, name='odd "name"\\ of\ntwo lines')
+    for size in (2, 3):
+        compiled(torch.ones(size))
+    text = anyshape.metrics().prometheus()
+    assert text.endswith("\n")
+    lines = text.splitlines()
+    kinds = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(kinds) == len(set(kinds)) == 16
+    for line in lines:
+        assert line.startswith(("# HELP anyshape_", "# TYPE anyshape_")) or LINE.fullmatch(line)
+    assert 'anyshape_hits_total{function="odd \\"name\\"\\\\ of\\ntwo lines"} 1' in lines
+    names = {line.split("{")[0].split()[0] for line in lines if not line.startswith("#")}
+    assert names == set(kinds)
+
+
+def test_exported_programs_are_counted():
+    exported = anyshape.export(scaled, (torch.ones(2),), dynamic_shapes={"x": ("n",)})
+    for size in (2, 3, 4):
+        exported(torch.ones(size))
+    assert anyshape.metrics().total.hits == 2
