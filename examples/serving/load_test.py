@@ -1,17 +1,16 @@
 """The same load for each way to serve: latency, throughput, and compiles after warm-up.
 
-    python examples/serving/load_test.py OUT --seconds 20 --clients 16 --rounds 3
+    python examples/serving/load_test.py OUT --slices 15 --clients 16
 
 Each client sends a request, waits for the answer and sends the next one; lengths are drawn from a
-distribution with a long tail. Systems take turns, so that all of them meet the same neighbours, and
-the figures are those of the median round.
+distribution with a long tail. All services run, and the load goes to one after the other, two
+seconds each, again and again: so all of them meet the same neighbours on the machine.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import random
 import re
@@ -21,13 +20,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import httpx
 from model import MOST_TOKENS, VOCABULARY
 
+SLICE_SECONDS = 2.0
 SYSTEMS = ("anyshape", "eager", "torch.compile")
 
 
@@ -73,23 +73,25 @@ def running(system: str, folder: Path) -> Iterator[tuple[str, int, float]]:
         process.wait(60)
 
 
-async def client(url: str, seed: int, until: float, taken: list[float]) -> None:
+async def client(session: httpx.AsyncClient, seed: int, until: float, taken: list[float]) -> None:
     drawn = random.Random(seed)
-    async with httpx.AsyncClient(base_url=url, timeout=60) as session:
-        for length in lengths(seed):
-            if time.monotonic() >= until:
-                return
-            tokens = [drawn.randrange(1, VOCABULARY) for _ in range(length)]
-            start = time.monotonic()
-            answer = await session.post("/embed", json={"tokens": tokens})
-            answer.raise_for_status()
-            taken.append(time.monotonic() - start)
+    for length in lengths(seed):
+        if time.monotonic() >= until:
+            return
+        tokens = [drawn.randrange(1, VOCABULARY) for _ in range(length)]
+        start = time.monotonic()
+        answer = await session.post("/embed", json={"tokens": tokens})
+        answer.raise_for_status()
+        taken.append(time.monotonic() - start)
 
 
-async def under_load(url: str, clients: int, seconds: float) -> list[float]:
+async def under_load(
+    session: httpx.AsyncClient, clients: int, seconds: float, first_seed: int
+) -> list[float]:
     taken: list[float] = []
     until = time.monotonic() + seconds
-    await asyncio.gather(*(client(url, seed, until, taken) for seed in range(clients)))
+    seeds = range(first_seed, first_seed + clients)
+    await asyncio.gather(*(client(session, seed, until, taken) for seed in seeds))
     return taken
 
 
@@ -105,47 +107,64 @@ def processor_seconds(process: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measured(system: str, folder: Path, clients: int, seconds: float) -> Figures:
-    with running(system, folder) as (url, process, start_seconds):
-        asyncio.run(under_load(url, clients, 1))
-        before = processor_seconds(process)
-        taken = sorted(asyncio.run(under_load(url, clients, seconds)))
-        spent = processor_seconds(process) - before
-        compiles = counter(url, "service_compiles_since_start_total")
-    assert compiles == 0, f"{compiles} compiles after warm-up"
-    return Figures(
-        statistics.median(taken) * 1e3,
-        taken[int(len(taken) * 0.99)] * 1e3,
-        len(taken) / seconds,
-        spent / len(taken) * 1e3,
-        start_seconds,
-        compiles,
-    )
+class Measured:
+    """A service, and what was measured of it so far."""
+
+    def __init__(
+        self, runner: asyncio.Runner, url: str, process: int, start_seconds: float
+    ) -> None:
+        self._runner, self._url = runner, url
+        self._process, self._start = process, start_seconds
+        # One for all: to make one takes longer than many requests.
+        self._session = httpx.AsyncClient(base_url=url, timeout=60, verify=False)
+        self._taken: list[float] = []
+        self._seconds = self._processor = 0.0
+
+    def load(self, clients: int, seconds: float, seed: int) -> None:
+        before, start = processor_seconds(self._process), time.monotonic()
+        self._taken += self._runner.run(under_load(self._session, clients, seconds, seed))
+        self._seconds += time.monotonic() - start
+        self._processor += processor_seconds(self._process) - before
+
+    def figures(self) -> Figures:
+        compiles = counter(self._url, "service_compiles_since_start_total")
+        assert compiles == 0, f"{compiles} compiles after warm-up"
+        taken = sorted(self._taken)
+        return Figures(
+            statistics.median(taken) * 1e3,
+            taken[int(len(taken) * 0.99)] * 1e3,
+            len(taken) / self._seconds,
+            self._processor / len(taken) * 1e3,
+            self._start,
+            compiles,
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measure the service.")
     parser.add_argument("folder", type=Path, help="what make_package.py has made")
-    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--slices", type=int, default=15)
     parser.add_argument("--clients", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     options = parser.parse_args()
     systems = options.systems.split(",")
-    rounds: dict[str, list[Figures]] = {system: [] for system in systems}
-    for _ in range(options.rounds):
-        for system in systems:
-            found = measured(system, options.folder, options.clients, options.seconds)
-            rounds[system].append(found)
-            print(json.dumps({"system": system, **found._asdict()}), file=sys.stderr, flush=True)
+    with ExitStack() as stack:
+        runner = stack.enter_context(asyncio.Runner())
+        services = {
+            system: Measured(runner, *stack.enter_context(running(system, options.folder)))
+            for system in systems
+        }
+        for number in range(options.slices):
+            for service in services.values():
+                service.load(options.clients, SLICE_SECONDS, number * options.clients)
+            print(f"slice {number}", file=sys.stderr, flush=True)
+        found = {system: service.figures() for system, service in services.items()}
     print("| system | p50 ms | p99 ms | requests/s | CPU ms a request | ready after s |")
     print("|---|---|---|---|---|---|")
-    for system, every in rounds.items():
-        middle = sorted(every, key=lambda each: each.requests_per_second)[len(every) // 2]
+    for system, each in found.items():
         print(
-            f"| {system} | {middle.p50_ms:.1f} | {middle.p99_ms:.1f}"
-            f" | {middle.requests_per_second:.0f} | {middle.cpu_ms:.2f}"
-            f" | {middle.start_seconds:.1f} |"
+            f"| {system} | {each.p50_ms:.1f} | {each.p99_ms:.1f} | {each.requests_per_second:.0f}"
+            f" | {each.cpu_ms:.2f} | {each.start_seconds:.1f} |"
         )
 
 

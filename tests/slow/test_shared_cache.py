@@ -268,3 +268,81 @@ print("GRAPHS", compiled.stats().graphs)
         outputs += re.findall("GRAPHS (.*)", out)
     assert outputs == ["2", "1"], "the second machine knows what changes"
     assert files().cat_file("team/profile/profile.json").startswith(b"anyshape signed")
+
+
+def test_a_program_that_ends_at_once_has_shared_its_code(store: Mapping[str, str], tmp_path: Path):
+    """Its code is still being made when its last line is done."""
+    url = {"ANYSHAPE_CACHE_URL": "s3://team/short", "ANYSHAPE_CACHE_TIMEOUT_SECONDS": "30"}
+    script = tmp_path / "short.py"
+    script.write_text(
+        "import torch, anyshape\n"
+        "def f(x): return (x.exp() + 1).softmax(-1).sin()\n"
+        "with torch.no_grad():\n"
+        "    anyshape.compile(f, dynamic=True)(torch.ones(3, 5))\n"
+    )
+    first, errors = Machine(tmp_path / "first", **url).run(str(script))
+    assert first["builds"] > 0
+    assert "UserWarning" not in errors
+    second, _ = Machine(tmp_path / "second", **url).run(str(script))
+    assert second["builds"] == 0
+
+
+def test_what_was_made_before_is_shared_once(store: Mapping[str, str], tmp_path: Path):
+    url = {"ANYSHAPE_CACHE_URL": "s3://team/later", "ANYSHAPE_CACHE_TIMEOUT_SECONDS": "30"}
+    machine = Machine(tmp_path / "first")
+    machine.run("program.py", "0")
+    machine.environment.update(url)
+    uploads: list[int] = []
+    for _ in range(2):
+        counted, _ = machine.run("program.py", "0")
+        assert counted["builds"] == 0
+        uploads.append(len(files().find("team/later/native")))
+    assert uploads[0] == uploads[1] > 0
+    written = [each["LastModified"] for each in files().find("team/later", detail=True).values()]
+    second, _ = Machine(tmp_path / "second", **url).run("program.py", "0")
+    assert second["builds"] == 0
+    machine.run("program.py", "0")
+    again = files().find("team/later/native", detail=True).values()
+    assert {each["LastModified"] for each in again} <= set(written), "it is not sent again"
+
+
+def test_a_web_server_gives_and_takes_nothing(tmp_path: Path):
+    team = tmp_path / "team"
+    first, _ = Machine(tmp_path / "first", ANYSHAPE_CACHE_URL=f"file://{team}").run(
+        "program.py", "0"
+    )
+    command = [sys.executable, "-u", "-m", "http.server", "0", "--bind", "127.0.0.1"]
+    server = subprocess.Popen(
+        command, cwd=team, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    try:
+        assert server.stdout is not None
+        found = re.search(r"http://[^/]+", server.stdout.readline())
+        assert found
+        variables = {"ANYSHAPE_CACHE_URL": found[0], "ANYSHAPE_CACHE_TIMEOUT_SECONDS": "30"}
+        second, errors = Machine(tmp_path / "second", **variables).run("program.py", "0")
+        assert second["builds"] == 0 < first["builds"]
+        assert "UserWarning" not in errors
+        shutil.rmtree(team / "native")
+        third, errors = Machine(tmp_path / "third", **variables).run("program.py", "0")
+        assert third["builds"] == first["builds"]
+        assert errors.count("cannot be written") == 1
+    finally:
+        server.kill()
+        server.communicate()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+def test_a_full_disk(tmp_path: Path):
+    machine = Machine(tmp_path / "home", ANYSHAPE_CACHE_DIR=str(tmp_path / "full" / "cache"))
+    (tmp_path / "full").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(tmp_path / "full")]
+    if subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("no file system can be mounted")
+    try:
+        counted, _ = machine.run("program.py", "0")
+        again, _ = machine.run("program.py", "0")
+    finally:
+        subprocess.run(["umount", str(tmp_path / "full")], check=True)
+    assert counted["builds"] > 0
+    assert again["builds"] > 0

@@ -7,8 +7,8 @@ of trouble is told once.
 
 from __future__ import annotations
 
+import hmac
 import os
-import threading
 import time
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeVar
@@ -33,6 +33,8 @@ REST_SECONDS: Final = 60.0
 class _Upload(NamedTuple):
     url: str
     data: bytes
+    then: Callable[[], object] | None
+    is_offer: bool
 
 
 def place_of(kind: Kind, name: str) -> str:
@@ -49,8 +51,7 @@ class TeamCache:
 
     def _start(self) -> None:
         """Also in a forked process, where the thread is not, and uploads are the parent's."""
-        self._lock = threading.RLock()
-        self._is_registered = self._hangs = False
+        self._hangs = False
         #: by what is done ("read", "write"): not before this moment
         self._rests: dict[str, float] = {}
         self._uploads = Worker[_Upload]("anyshape-cache-upload", self._upload)
@@ -64,9 +65,15 @@ class TeamCache:
         if url is None or key is None:
             return None
         place = place_of(kind, name)
-        data = self.ask("read", url, lambda: object_store.read(object_store.below(url, place)))
+
+        def read() -> bytes | None:
+            found = object_store.read(object_store.below(url, place))
+            if found is None:
+                count("remote_misses")
+            return found
+
+        data = self.ask("read", url, read)
         if data is None:
-            count("remote_misses")
             return None
         try:
             payload = verified(key, place, data)
@@ -81,19 +88,33 @@ class TeamCache:
         count("remote_hits")
         return payload
 
-    def send(self, kind: Kind, name: str, payload: bytes) -> None:
-        """Let the others have it, some time."""
+    def mark(self, name: str) -> str | None:
+        """Under what a machine may note that the others have this; None if nothing is shared."""
+        url = config.cache_url
+        key = None if url is None else self._key()
+        if url is None or key is None:
+            return None
+        return hmac.digest(key, f"{url}\0{name}".encode(), "sha256").hex()
+
+    def send(
+        self,
+        kind: Kind,
+        name: str,
+        payload: bytes,
+        then: Callable[[], object] | None = None,
+        *,
+        is_offer: bool = False,
+    ) -> None:
+        """Let the others have it, some time, and do something then. An offer that cannot be taken
+        is nothing to tell anybody about."""
         url = config.cache_url
         key = None if url is None else self._key()
         if url is None or key is None or self._is_resting("write"):
             return
         place = place_of(kind, name)
-        with self._lock:
-            if not self._is_registered:
-                self._is_registered = True
-                at_end_of_program(self._end)
         try:
-            self._uploads.ask(_Upload(object_store.below(url, place), signed(key, place, payload)))
+            data = signed(key, place, payload)
+            self._uploads.ask(_Upload(object_store.below(url, place), data, then, is_offer))
         except RuntimeError:
             return  # no thread can be started any more: the program ends
 
@@ -101,7 +122,8 @@ class TeamCache:
         """Wait for uploads; False if that takes too long."""
         return self._uploads.finish(limit)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Finish within the limit."""
         # Called twice: nobody has to wait twice for a store that hangs.
         self._hangs = self._hangs or not self.finish(config.cache_timeout_seconds)
 
@@ -119,13 +141,17 @@ class TeamCache:
             object_store.write(upload.url, upload.data)
             return True
 
-        if self.ask("write", upload.url, write):
+        if self.ask("write", upload.url, write, quietly=upload.is_offer):
             count("uploads")
+            if upload.then is not None:
+                upload.then()
 
     def _is_resting(self, doing: Doing) -> bool:
         return time.monotonic() < self._rests.get(doing, 0.0)
 
-    def ask(self, doing: Doing, url: str, request: Callable[[], T]) -> T | None:
+    def ask(
+        self, doing: Doing, url: str, request: Callable[[], T], *, quietly: bool = False
+    ) -> T | None:
         """The answer, or None if there is none in time. Raises `BadSignature` alone."""
         if self._is_resting(doing):
             return None
@@ -136,10 +162,10 @@ class TeamCache:
         except BadSignature:
             raise
         except Exception as error:  # each of fsspec's file systems has errors of its own
-            self._failed(doing, url, error)
+            self._failed(doing, url, error, quietly)
             return None
 
-    def _failed(self, doing: Doing, url: str, error: Exception) -> None:
+    def _failed(self, doing: Doing, url: str, error: Exception, quietly: bool) -> None:
         count("remote_failures")
         # Some stores say so of what is not there, to those who may not list it.
         is_refusal = isinstance(error, PermissionError) and doing == "read"
@@ -147,6 +173,8 @@ class TeamCache:
             self._rests[doing] = float("inf")
         elif not is_refusal:
             self._rests[doing] = time.monotonic() + REST_SECONDS
+        if quietly:
+            return
         done = "read" if doing == "read" else "written"
         remedy = " (pip install 'anyshape[remote]')" if isinstance(error, ImportError) else ""
         self._notices.tell(
@@ -159,4 +187,5 @@ class TeamCache:
 
 
 shared: Final = TeamCache()
+at_end_of_program(shared.end)
 os.register_at_fork(after_in_child=shared.forget_parent)

@@ -83,9 +83,10 @@ def within(limit: float, function: Callable[[], _T], name: str) -> _T:
 
 
 def at_end_of_program(function: Callable[[], object]) -> None:
-    """Call it when the program ends, as long as threads can still work. Python has no public way
-    for that: at `atexit`, what runs in pools of threads (most of fsspec) is refused. Forked
-    processes of `multiprocessing` end there as well, and without `atexit`. It is called twice."""
+    """Call it when the program ends, as long as threads can still work; what was asked for last
+    first. Python has no public way for that: at `atexit`, what runs in pools of threads (most of
+    fsspec) is refused. Forked processes of `multiprocessing` end there as well, and without
+    `atexit`. It is called twice."""
     atexit.register(function)
     register: Any = getattr(threading, "_register_atexit", None)
     if register is not None:

@@ -30,6 +30,7 @@ from anyshape.runtime.loader.symbols import address_of
 from anyshape.runtime.loader.workers import Task, when_all, workers
 from anyshape.shared_cache.team_cache import shared
 from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.worker import at_end_of_program
 
 #: Change it when the same text becomes other code, or when what is kept looks otherwise.
 _VERSION: Final = "3"
@@ -73,9 +74,11 @@ def found_or_begun(
     open, nor where the team keeps it."""
     name = _name(key, target)
     shelf = open_bundle()
-    built = _parsed(cache.read(name))
-    if built is not None:
+    kept = cache.read(name)
+    built = _parsed(kept)
+    if built is not None and kept is not None:
         count("local_hits")
+        _share(name, kept, cache, is_offer=True)
     elif shelf is not None:
         built = _parsed(shelf.given.get(name))
     if built is None:
@@ -146,7 +149,18 @@ def _fetched(name: str, cache: DiskCache) -> Built | None:
     built = _parsed(data)
     if built is not None and data is not None:
         cache.write(name, data)
+        mark = shared.mark(name)
+        if mark is not None:
+            cache.write(mark, b"")
     return built
+
+
+def _share(name: str, data: bytes, cache: DiskCache, *, is_offer: bool = False) -> None:
+    """Let the team have the code, once: also what was made before there was a URL."""
+    mark = shared.mark(name)
+    if mark is not None and (not is_offer or cache.read(mark) is None):
+        note = partial(cache.write, mark, b"")
+        shared.send("native", name, data, note, is_offer=is_offer)
 
 
 def identity(target: HostTarget) -> dict[str, str]:
@@ -187,8 +201,9 @@ def begin(
         built = _linked(source, objects)
         if cache is not None and name is not None:
             # At once: other processes wait for it.
-            cache.write(name, built.to_bytes())
-            shared.send("native", name, built.to_bytes())
+            data = built.to_bytes()
+            cache.write(name, data)
+            _share(name, data, cache)
         return built
 
     # The longest first: the others fill the time that it takes.
@@ -318,6 +333,10 @@ _unfinished: Final[dict[str, Future[bytes]]] = {}
 #: of segments that this process makes
 _segments: Final[dict[tuple[DiskCache, str], Future[Built]]] = {}
 _MOST_OBJECTS: Final = 256
+
+
+# Before uploads are finished: some of them are of what is made now.
+at_end_of_program(workers.finish)
 
 
 def load(built: Built, others: Loaded | None = None) -> Loaded:
