@@ -326,7 +326,7 @@ def test_a_web_server_gives_and_takes_nothing(tmp_path: Path):
         shutil.rmtree(team / "native")
         third, errors = Machine(tmp_path / "third", **variables).run("program.py", "0")
         assert third["builds"] == first["builds"]
-        assert errors.count("cannot be written") == 1
+        assert "UserWarning" not in errors
     finally:
         server.kill()
         server.communicate()

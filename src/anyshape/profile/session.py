@@ -191,7 +191,8 @@ class Session:
             if key is None:
                 remote.send(url, known)
             else:
-                shared.ask("write", url, lambda: remote.send(url, known, key))
+                # A store that may only be read is told of where code is made.
+                shared.ask("write", url, lambda: remote.send(url, known, key), quietly=True)
         except Exception as error:
             self._notices.tell(f"the profile at {shown(url)} was not written: {_text(error)}")
 

@@ -26,6 +26,8 @@ T = TypeVar("T")
 Kind = Literal["native"]
 Doing = Literal["read", "write"]
 
+#: Web servers give, and take nothing.
+_READ_ONLY: Final = ("http://", "https://")
 #: How long a store that failed is left alone.
 REST_SECONDS: Final = 60.0
 
@@ -153,7 +155,7 @@ class TeamCache:
         self, doing: Doing, url: str, request: Callable[[], T], *, quietly: bool = False
     ) -> T | None:
         """The answer, or None if there is none in time. Raises `BadSignature` alone."""
-        if self._is_resting(doing):
+        if self._is_resting(doing) or (doing == "write" and url.startswith(_READ_ONLY)):
             return None
         try:
             # Not within the limit: a machine that starts many processes takes seconds for it.
