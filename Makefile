@@ -27,7 +27,7 @@ help:
 	@echo "make test-all   the same, and the rest of the longest enumerations"
 	@echo "make test-capped  native code as on a processor with AVX2 or NEON and no more"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU"
-	@echo "make lint       ruff and pyright"
+	@echo "make lint       ruff, pyright and mypy"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      measure, and compare with peers"
 	@echo "make docs       regenerate what docs/ has of tables: operators, models, errors, names"
@@ -78,6 +78,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/mypy
 
 format: $(READY)
 	$(BIN)/ruff check --fix-only .

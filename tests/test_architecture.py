@@ -41,13 +41,14 @@ LAYERS = (
     ("shared_cache",),
     ("events",),
     ("config",),
+    ("arguments",),
     ("errors",),
     ("support",),
 )
 
 # These must load without torch, also through what they import.
 TORCH_FREE = (
-    *("symbolic", "policy", "profile", "shapes", "events", "errors", "config"),
+    *("symbolic", "policy", "profile", "shapes", "events", "errors", "config", "arguments"),
     *("shared_cache",),
     *("explain.advice", "explain.report", "explain.trace_model"),
     *("support.lazy_dataclass", "support.requirements"),

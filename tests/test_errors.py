@@ -30,6 +30,9 @@ EXAMPLES: list[AnyshapeError] = [
     ),
     errors.RecompileError(function="f", reasons=["tensor 'x' size mismatch"]),
     errors.NotCallable(value=3),
+    errors.UnknownArgument(
+        function="compile", argument="dynamci", known=("function", "dynamic", "fullgraph")
+    ),
     errors.BadOption(option="backend", value="cuda", accepted='"native" or "eager"'),
     errors.BadShapeSpec(place="shapes['x'][0]", found="3.5", expected="a size"),
     errors.ShapeContractViolation(

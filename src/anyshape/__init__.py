@@ -10,18 +10,24 @@
 with the first use of `compile`.
 """
 
+# First: an older Python is told so before it meets anything that it cannot read.
+from anyshape.support import requirements
+
+# isort: split
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from anyshape.config import config
 from anyshape.errors import AnyshapeError
-from anyshape.support import requirements
 
 if TYPE_CHECKING:
     from anyshape.api import (
+        Compiled,
+        CompiledModule,
         Dim,
         DynamicInt,
         Shapes,
+        Stats,
         check,
         compile,
         disable,
@@ -39,11 +45,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AnyshapeError",
+    "Compiled",
+    "CompiledModule",
     "Dim",
     "DynamicInt",
     "Exported",
     "Shapes",
     "ShapesCollection",
+    "Stats",
     "__version__",
     "check",
     "compile",

@@ -9,12 +9,33 @@ import os
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import (
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
 import torch
+from torch.nn.modules.module import _IncompatibleKeys
 
-from anyshape.backends import BACKENDS, with_code
+from anyshape.arguments import spelled
 from anyshape.capture.source_use import source_use
+from anyshape.compiler.arguments import (
+    CompileOptions,
+    Mode,
+    backend_of,
+    check_choice,
+    check_tuning,
+    given_tuning,
+)
 from anyshape.compiler.driver import FunctionCompiler
 from anyshape.config import config
 from anyshape.dispatch import eager_summary
@@ -32,12 +53,13 @@ from anyshape.explain.explanation import Explanation
 from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.profile.session import session
-from anyshape.shapes import Dim, Shapes
+from anyshape.shapes import Dim, Shapes, shapes_of_annotations
 from anyshape.support.boundary_markers import disable, graph_break
 from anyshape.support.lazy_dataclass import dataclass, replace
 
 __all__ = [
     "Compiled",
+    "CompiledModule",
     "Dim",
     "DynamicInt",
     "Shapes",
@@ -55,20 +77,43 @@ __all__ = [
     "stats",
 ]
 
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+#: for protocols, which only return it
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+M = TypeVar("M", bound=torch.nn.Module)
+
 _compiled: weakref.WeakSet[FunctionCompiler] = weakref.WeakSet()
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """What a compiled function, or all of them, did so far."""
+    """What a compiled function, or all of them, did so far.
 
+    >>> double = anyshape.compile(lambda x: x * 2, dynamic=True)
+    >>> for n in (3, 5, 8):
+    ...     y = double(torch.ones(n))
+    >>> double.stats().captures, double.stats().hits
+    (1, 2)
+    """
+
+    #: compiled graphs, one for each segment of each entry
     graphs: int = 0
+    #: calls that were watched, to compile what they do
     captures: int = 0
+    #: captures after the first of a function
     recompiles: int = 0
+    #: calls that a compiled entry served
     hits: int = 0
+    #: places where a graph ends and another begins
     graph_breaks: int = 0
+    #: conditions under which entries serve a call
     guards: int = 0
+    #: calls that nothing compiled served
     eager_calls: int = 0
+    #: what calls have waited for compiling
     compile_seconds: float = 0.0
     #: operations around which functions are split
     boundaries: int = 0
@@ -108,16 +153,35 @@ def _total(function: FunctionCompiler) -> Stats:
     )
 
 
-class Compiled:
-    """A compiled function. Calling it gives the answer of the original, always."""
+class CompiledMethod(Protocol[P, R_co]):
+    """A compiled method of an instance: `instance.method`, for type checkers."""
 
-    def __init__(self, original: Callable[..., Any], target: Any, options: Options) -> None:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    def stats(self) -> Stats: ...
+    @property
+    def entries(self) -> list[Entry]: ...
+
+
+class Compiled(Generic[P, R]):
+    """A compiled function: what `compile` gives. Calling it gives the answer of the original,
+    always, and it has the signature of the original.
+
+    >>> @anyshape.compile
+    ... def scaled(x: torch.Tensor, by: float = 2.0) -> torch.Tensor:
+    ...     return x * by
+    >>> scaled(torch.ones(3), by=4.0)
+    tensor([4., 4., 4.])
+    >>> scaled.stats().graphs
+    1
+    """
+
+    def __init__(self, original: Callable[P, R], target: Any, options: Options) -> None:
         self._function = FunctionCompiler(target, options)
         self._original = original
         _compiled.add(self._function)
         functools.update_wrapper(self, original, updated=())
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         function = self._function
         try:
             return function.dispatch(*args, **kwargs)
@@ -133,13 +197,19 @@ class Compiled:
         _compiled.add(self._function)
         return self(*args, **kwargs)
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(
+        self: Compiled[Concatenate[S, Q], R], instance: S, owner: type | None = None
+    ) -> CompiledMethod[Q, R]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else types.MethodType(self, instance)
 
-    def __anyshape_original__(self) -> Callable[..., Any]:
+    def __anyshape_original__(self) -> Callable[P, R]:
         return self._original
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Compiled[P, R]:
         original = copy.deepcopy(self._original, memo)
         old = self._function
         return Compiled(original, target_of(original, old.target.name), old.options)
@@ -148,7 +218,7 @@ class Compiled:
         """What it did so far."""
         return _total(self._function)
 
-    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
         them first."""
         if args or kwargs:
@@ -157,58 +227,149 @@ class Compiled:
 
     @property
     def entries(self) -> list[Entry]:
+        """The compiled programs, each with its graphs, guards and symbols."""
         return list(self._function.entries)
 
     def __repr__(self) -> str:
         return f"<anyshape compiled {self._function.target.name}>"
 
 
+class _Decorator(Protocol):
+    """`compile(dynamic=True)`: compiles what it is given."""
+
+    @overload
+    def __call__(self, function: M, /) -> M: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Compiled[P, R]: ...
+
+
+class _MaybeDecorator(Protocol):
+    """`compile(disable=...)`: it may leave what it is given as it is."""
+
+    @overload
+    def __call__(self, function: M, /) -> M: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
 def compile(
-    function: Any = None,
+    function: None = None,
+    *,
+    disable: Literal[False] = False,
+    **options: Unpack[CompileOptions],
+) -> _Decorator: ...
+@overload
+def compile(
+    function: None = None, *, disable: bool, **options: Unpack[CompileOptions]
+) -> _MaybeDecorator: ...
+@overload
+def compile(function: M, *, disable: bool = False, **options: Unpack[CompileOptions]) -> M: ...
+@overload
+def compile(
+    function: Callable[P, R],
+    *,
+    disable: Literal[False] = False,
+    **options: Unpack[CompileOptions],
+) -> Compiled[P, R]: ...
+@overload
+def compile(
+    function: Callable[P, R], *, disable: bool, **options: Unpack[CompileOptions]
+) -> Callable[P, R]: ...
+@spelled
+def compile(
+    function: Callable[..., object] | None = None,
     *,
     dynamic: bool | None = None,
     fullgraph: bool = False,
     backend: str | Backend = "native",
-    shapes: Any = None,
+    mode: Mode | None = None,
+    options: Mapping[str, object] | None = None,
+    disable: bool = False,
+    shapes: Shapes | Mapping[Any, Any] | tuple[Any, ...] | list[Any] | str | None = None,
     name: str | None = None,
-) -> Any:
-    """Compile a function, method, callable object or module; also a decorator.
+) -> Callable[..., object]:
+    """Compile a function, method, callable object or module; also a decorator, bare or with
+    arguments.
 
-    `shapes` is a contract, by parameter: `{"x": "batch seq 64"}`, or `Shapes(spec, relations)`. One
-    program serves every call inside of it, and a call outside is an error."""
-    if function is None:
-        return functools.partial(
-            compile,
-            dynamic=dynamic,
-            fullgraph=fullgraph,
-            backend=backend,
-            shapes=shapes,
-            name=name,
-        )
+    A function comes back as a `Compiled` with the same signature, a module as a module of its own
+    class with the same parameters and attributes. The first call runs the program for real and
+    watches; later calls run what was compiled, at any size that its guards admit.
+
+    `dynamic`    None: static first, and what is seen to change is dynamic from the next compile on.
+                 True: every size and integer of the inputs is dynamic from the first call on.
+                 False: always static, one program for each set of sizes.
+    `fullgraph`  True: one graph, or an error that names the line and what to do.
+    `backend`    "native": generated code for the device of the inputs. "eager": the captured graph,
+                 operator by operator. Or a function of a `torch.fx.GraphModule` and example inputs
+                 that gives a function; or the name of one that is registered with torch. torch's
+                 "inductor" means "native".
+    `mode`       one of torch's modes. They are wishes for speed, and never change an answer.
+    `options`    torch's options, by name; those that mean nothing here are errors that say what to
+                 use. Settings of anyshape are in `anyshape.config`.
+    `disable`    True: give the function back as it is.
+    `shapes`     a contract, by parameter: `{"x": "batch seq 64"}`, or `Shapes(spec, relations)`, or
+                 "annotations": what jaxtyping's annotations of the parameters say. One program
+                 serves every call inside of it, and a call outside is an error.
+    `name`       what it is called in logs and reports.
+
+    >>> @anyshape.compile(dynamic=True)
+    ... def centered(x: torch.Tensor) -> torch.Tensor:
+    ...     return x - x.mean(dim=0)
+    >>> [tuple(centered(torch.ones(n, 4)).shape) for n in (2, 5, 9)]
+    [(2, 4), (5, 4), (9, 4)]
+    >>> centered.stats().captures
+    1
+
+    >>> model = anyshape.compile(torch.nn.Linear(8, 2), shapes={"input": "batch 8"})
+    >>> model(torch.ones(3, 8)).shape
+    torch.Size([3, 2])
+    """
+    config.check_environment()
+    for option, value in (("fullgraph", fullgraph), ("disable", disable)):
+        if not isinstance(value, bool):
+            raise BadOption(option=option, value=repr(value), accepted="True or False")
+    if dynamic not in (None, True, False):
+        raise BadOption(option="dynamic", value=repr(dynamic), accepted="None, True or False")
+    if callable(backend):
+        check_choice(mode, options)
+        backend = given_tuning(backend, mode, options)
+    else:
+        check_tuning(mode, options)
+    if disable:
+        return _as_it_is if function is None else function
+    # An error in a spec points at the line that has it, not at the function below.
+    said = cast("_Said", shapes if shapes in (None, "annotations") else Shapes.of(shapes))
+    compiled = functools.partial(
+        _compile, Options(dynamic, fullgraph, backend_of(backend)), said, name
+    )
+    return compiled if function is None else compiled(function)
+
+
+#: a contract, which may be that of a function's annotations
+_Said = Shapes | Literal["annotations"] | None
+
+
+def _as_it_is(function: S) -> S:
+    return function
+
+
+def _compile(
+    options: Options,
+    shapes: _Said,
+    name: str | None,
+    function: Callable[..., object],
+) -> Callable[..., object]:
     if not callable(function):
         raise NotCallable(value=function)
-    if shapes is not None and not isinstance(shapes, Shapes):
-        shapes = Shapes(shapes)
-    if dynamic not in (None, True, False):
-        raise BadOption(option="dynamic", value=dynamic, accepted="None, True or False")
-    options = Options(dynamic, fullgraph, _backend(backend), shapes)
     if isinstance(function, Compiled | CompiledModule):
-        function = function.__anyshape_original__()
+        function = cast("Callable[..., object]", function.__anyshape_original__())
+    if shapes == "annotations":
+        shapes = shapes_of_annotations(function)
+    options = replace(options, shapes=shapes)
     if isinstance(function, torch.nn.Module):
         return _compiled_module(function, options, name)
     return Compiled(function, target_of(function, name), options)
-
-
-def _backend(backend: str | Backend) -> Backend:
-    if callable(backend):
-        return with_code(backend)
-    if backend in BACKENDS:
-        return BACKENDS[backend]
-    raise BadOption(
-        option="backend",
-        value=backend,
-        accepted='"native", "eager" or a callable(graph_module, example_inputs)',
-    )
 
 
 # -- modules ---------------------------------------------------------------------------------------
@@ -234,7 +395,16 @@ _STATE: dict[Any, tuple[torch.nn.Module, FunctionCompiler]] = _Identity()  # pyr
 
 
 class CompiledModule(torch.nn.Module):
-    """What is added to a module's class by compiling it."""
+    """What is added to a module's class by compiling it: a compiled module is one of these and of
+    its own class, and shares all that the original has.
+
+    >>> model = anyshape.compile(torch.nn.Linear(4, 2), dynamic=True)
+    >>> [tuple(model(torch.ones(n, 4)).shape) for n in (3, 5)]
+    [(3, 2), (5, 2)]
+    >>> assert isinstance(model, anyshape.CompiledModule)  # tells a type checker, too
+    >>> model.stats().captures
+    1
+    """
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         module, function = _STATE[self]
@@ -264,7 +434,9 @@ class CompiledModule(torch.nn.Module):
         """Scripts written for torch know the original by this name."""
         return _STATE[self][0]
 
-    def load_state_dict(self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(
+        self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any
+    ) -> _IncompatibleKeys:
         """Also of a checkpoint that torch's compiled modules have written, whose names begin with
         that of the original."""
         plain = {name.removeprefix("_orig_mod."): value for name, value in state_dict.items()}
@@ -272,10 +444,13 @@ class CompiledModule(torch.nn.Module):
         return super().load_state_dict(plain if is_theirs else state_dict, *args, **kwargs)
 
     def stats(self) -> Stats:
+        """What it did so far."""
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+        """What is dynamic and why, what is fixed and by which line; with arguments, call it with
+        them first."""
         if args or kwargs:
             self(*args, **kwargs)
         found = _STATE[self][1].explain()
@@ -283,6 +458,7 @@ class CompiledModule(torch.nn.Module):
 
     @property
     def entries(self) -> list[Entry]:
+        """The compiled programs, each with its graphs, guards and symbols."""
         entries = list(_STATE[self][1].entries)
         return entries + _WITH_HOOKS[self].entries if self in _WITH_HOOKS else entries
 
@@ -354,13 +530,27 @@ tell_as_the_environment_says()
 
 
 def stats() -> Stats:
-    """The sum over all compiled functions of the process."""
+    """The sum over all compiled functions of the process.
+
+    >>> before = anyshape.stats().captures
+    >>> double = anyshape.compile(lambda x: x * 2)
+    >>> y = double(torch.ones(3))
+    >>> anyshape.stats().captures - before
+    1
+    """
     return sum(map(_stats_of, list(all_counts)), Stats())
 
 
 def reset() -> None:
     """Forget every compiled entry of the process. What is on disk stays: the next compile knows
-    what a new process would."""
+    what a new process would.
+
+    >>> double = anyshape.compile(lambda x: x * 2)
+    >>> y = double(torch.ones(3))
+    >>> anyshape.reset()
+    >>> double.stats().graphs
+    0
+    """
     session.start_again()
     all_counts.clear()
     source_use.forget()
@@ -390,8 +580,20 @@ config.watch("verify_calls", _rebuild_all)
 # -- checks ---------------------------------------------------------------------------------------
 
 
-def check(condition: Any, message: Any = None) -> None:
-    """Raise unless the condition holds; in compiled code, it also teaches what sizes can be."""
+def check(
+    condition: bool | torch.SymBool | torch.Tensor,
+    message: str | Callable[[], str] | None = None,
+) -> None:
+    """Raise unless the condition holds; in compiled code, it also teaches what sizes can be.
+
+    >>> @anyshape.compile(fullgraph=True)
+    ... def first(x: torch.Tensor, length: torch.Tensor) -> torch.Tensor:
+    ...     n = length.item()
+    ...     anyshape.check(n >= 2, "too short")
+    ...     return x[: n // 2]
+    >>> first(torch.arange(6), torch.tensor(4)), first(torch.arange(6), torch.tensor(6))
+    (tensor([0, 1]), tensor([0, 1, 2]))
+    """
     if message is not None and not callable(message):
         text = str(message)
         torch._check(condition, lambda: text)

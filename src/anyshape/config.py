@@ -19,19 +19,33 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ContextDecorator
 from difflib import get_close_matches
-from functools import wraps
+from functools import cache, wraps
 from pathlib import Path
+from textwrap import fill, indent
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from anyshape.errors import BadSetting, UnknownSetting
+from anyshape.support.comment_docs import field_comments
 from anyshape.support.lazy_dataclass import MISSING, dataclass, fields
+from anyshape.support.spelling import similar
 
 OnCompileError = Literal["warn", "raise"]
 OnVerify = Literal["raise", "event"]
 AutomaticDynamic = Literal[True, False, "all"]
 ShareOrCount = float
 CpuFeatures = Literal["native", "baseline", "avx2", "avx512", "neon"]
+
+F = TypeVar("F", bound=Callable[..., object])
+
+#: Variables of the environment that are no settings.
+OTHER_VARIABLES: Final = {
+    "ANYSHAPE_LOGS": "logs to show: see `anyshape.set_logs`",
+    "ANYSHAPE_TRACE": "a folder to write a trace to, for `anyshape report`",
+    "ANYSHAPE_EXTENDED_DEBUG_GUARD_ADDED": "a guard whose making is to be told in full",
+    "ANYSHAPE_EXTENDED_DEBUG_CREATE_SYMBOL": "a symbol whose making is to be told in full",
+    "ANYSHAPE_EXTENDED_ADVICE": "0: logs without advice",
+}
 
 _LOCK: Final = RLock()
 _UNSET: Final = object()
@@ -190,13 +204,87 @@ class Config(_Started):
         value = getattr(self, name)
         return "'...'" if name in _SECRETS and value is not None else repr(value)
 
+    def describe(self) -> list[SettingDescription]:
+        """Every setting: what it is, was at the start, and by which variable it is set.
+
+        >>> {each.name: each.default for each in anyshape.config.describe()}["recompile_limit"]
+        64
+        """
+        without = Config({})
+        said = {each.name: each for each in field_comments(Config)}
+        return [
+            SettingDescription(
+                name,
+                getattr(self, name),
+                getattr(without, name),
+                _variable(name),
+                setting.kind.accepted,
+                said[name].text if name in said else "",
+                said[name].group if name in said else "",
+            )
+            for name, setting in _SETTINGS.items()
+        ]
+
+    def check_environment(self) -> None:
+        """An error for a variable that is no setting and looks like one."""
+        _check_variables(frozenset(name for name in self._environment if _is_ours(name)))
+
     def is_chosen(self, name: str) -> bool:
         """Whether the program or the environment has set it, be it to the default."""
         return name in self._chosen or _variable(name) in self._environment
 
     def patch(self, **changes: object) -> Patch:
-        """Other values for a while: a context manager, and a decorator."""
+        """Other values for a while: a context manager, and a decorator.
+
+        >>> with anyshape.config.patch(recompile_limit=8):
+        ...     anyshape.config.recompile_limit
+        8
+        """
         return Patch(self, changes)
+
+
+class SettingDescription(NamedTuple):
+    """A setting, for people."""
+
+    name: str
+    value: object
+    default: object
+    #: of the environment
+    variable: str
+    accepted: str
+    text: str
+    #: what settings it stands among
+    group: str
+
+
+class _Help:
+    """The text of `help(anyshape.config)`: made when somebody asks, with nothing of the
+    environment in it."""
+
+    def __get__(self, instance: object, owner: object = None) -> str:
+        lines = [_HELP]
+        for each in Config({}).describe():
+            what = f"{each.text} Takes {each.accepted}. ({each.variable})"
+            lines += ["", f"{each.name}: {plain(each.default)}", indent(fill(what, 92), "    ")]
+        return "\n".join(lines)
+
+
+_HELP: Final = """The settings of the process, with their defaults.
+
+>>> anyshape.config.duck_shape
+False
+>>> with anyshape.config.patch(duck_shape=True):
+...     anyshape.config.duck_shape
+True
+
+The variable in brackets sets the start value; `anyshape config` shows the values of now."""
+
+type.__setattr__(Config, "__doc__", _Help())
+
+
+def plain(default: object) -> str:
+    """A default as anybody sees it: not with the home folder of whoever asks."""
+    return repr(default).replace(str(Path.home()), "~")
 
 
 class Patch(ContextDecorator):
@@ -212,7 +300,10 @@ class Patch(ContextDecorator):
         self._config = config
         self._before: list[tuple[dict[str, object], set[str]]] = []
 
-    def __call__(self, func: Any) -> Any:
+    def __call__(self, func: F) -> F:
+        return cast("F", self._around(func))
+
+    def _around(self, func: Callable[..., Any]) -> Callable[..., object]:
         if isinstance(func, type) or inspect.isasyncgenfunction(func):
             raise BadSetting(
                 origin="what config.patch decorates",
@@ -399,7 +490,7 @@ _SETTINGS: Final = {
 def _setting(name: str) -> Setting:
     found = _SETTINGS.get(name)
     if found is None:
-        raise UnknownSetting(setting=name, similar=get_close_matches(name, _SETTINGS, n=3))
+        raise UnknownSetting(setting=name, similar=similar(name, _SETTINGS))
     return found
 
 
@@ -421,6 +512,22 @@ def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
 
 def _variable(name: str) -> str:
     return f"ANYSHAPE_{name.upper()}"
+
+
+def _is_ours(variable: str) -> bool:
+    return variable.startswith("ANYSHAPE_")
+
+
+@cache
+def _check_variables(variables: frozenset[str]) -> None:
+    """Others may have names that begin so (a container's links to a service, say): only what looks
+    like one of ours is taken for a mistake."""
+    known = {*map(_variable, _SETTINGS), *OTHER_VARIABLES}
+    short = {each.removeprefix("ANYSHAPE_"): each for each in known}
+    for variable in sorted(variables - known):
+        near = get_close_matches(variable.removeprefix("ANYSHAPE_"), short, n=1, cutoff=0.8)
+        if near:
+            raise UnknownSetting(setting=variable, similar=[short[each] for each in near])
 
 
 def _start_value(setting: Setting, environment: Mapping[str, str]) -> object:

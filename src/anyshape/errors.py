@@ -16,6 +16,7 @@ from functools import partial
 from typing import ClassVar, cast, dataclass_transform
 
 from anyshape.support.lazy_dataclass import dataclass, fields
+from anyshape.support.spelling import did_you_mean
 
 _LONGEST_VALUE = 200
 _LONGEST_CONDITION = 500
@@ -29,6 +30,12 @@ class AnyshapeError(Exception):
     """Base of all errors. A subclass declares its values as fields and its message as templates.
 
     A class without a code is a family: something to catch, not to raise.
+
+    >>> try:
+    ...     anyshape.compile(3)
+    ... except anyshape.AnyshapeError as error:
+    ...     print(error.code, type(error).__name__, isinstance(error, TypeError))
+    AS106 NotCallable True
     """
 
     code: ClassVar[str] = ""
@@ -131,7 +138,7 @@ class UnknownSetting(SettingsError, AttributeError):
     code = "AS182"
     what = "there is no setting `{setting}`"
     why = "{nearest}"
-    do = ("check the spelling: `dir(anyshape.config)` lists all names",)
+    do = ("check the spelling: `anyshape config` and `help(anyshape.config)` list all names",)
 
     setting: str
     similar: Sequence[str] = ()
@@ -305,6 +312,23 @@ class BadOption(CompileError, ValueError):
     option: str
     value: object
     accepted: str
+
+
+class UnknownArgument(CompileError, TypeError):
+    """An argument was given by a name that the function does not have."""
+
+    code = "AS109"
+    what = "{function} has no argument `{argument}`"
+    why = "its arguments are {listed}{nearest}"
+    do = ("check the spelling", "leave the argument out")
+
+    function: str
+    argument: str
+    known: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        nearest = did_you_mean(self.argument, self.known)
+        return super()._shown() | {"listed": _listed(self.known, "none"), "nearest": nearest}
 
 
 class BadShapeSpec(CompileError, ValueError):

@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex
 
 import torch
 
+from anyshape.arguments import spelled
 from anyshape.capture.marks import MARKS, as_kept, static_modules
 from anyshape.errors import BadOption, MarkOutOfRange
 from anyshape.policy.decide import Mark, MarkKind
@@ -20,19 +21,38 @@ from anyshape.symbolic import Range
 Dims = int | tuple[int, ...] | list[int]
 
 
+@spelled
 def mark_dynamic(
     tensor: torch.Tensor, dim: Dims, *, min: int | None = None, max: int | None = None
 ) -> None:
     """Make dimensions dynamic from the first compile; an error if the program fixes them. With a
-    range, the program is compiled for sizes within it, and others get a program of their own."""
+    range, the program is compiled for sizes within it, and others get a program of their own.
+
+    >>> double = anyshape.compile(lambda x: x * 2)
+    >>> x = torch.ones(3, 4)
+    >>> anyshape.mark_dynamic(x, 0, min=2, max=64)
+    >>> for y in (x, torch.ones(5, 4), torch.ones(64, 4)):
+    ...     z = double(y)
+    >>> double.stats().captures
+    1
+    """
     _mark(tensor, dim, Mark(MarkKind.DYNAMIC, _limit("min", min), _limit("max", max)))
 
 
+@spelled
 def maybe_mark_dynamic(tensor: torch.Tensor, dim: Dims) -> None:
-    """The same wish, without an error."""
+    """Make dimensions dynamic from the first compile where the program allows it; no error if not.
+
+    >>> first_four = anyshape.compile(lambda x: x.view(4))
+    >>> x = torch.ones(4)
+    >>> anyshape.maybe_mark_dynamic(x, 0)
+    >>> first_four(x)
+    tensor([1., 1., 1., 1.])
+    """
     _mark(tensor, dim, Mark(MarkKind.MAYBE_DYNAMIC))
 
 
+@spelled
 def mark_unbacked(
     tensor: torch.Tensor,
     dim: Dims,
@@ -43,7 +63,16 @@ def mark_unbacked(
 ) -> None:
     """Compile for any size of the dimension without looking at the one it has: what the program
     asks about it is a branch of the compiled program, or, by `check`, checked when it runs. `hint`
-    is a typical size, for choices that do not change the answer."""
+    is a typical size, for choices that do not change the answer.
+
+    >>> @anyshape.compile
+    ... def half(x: torch.Tensor) -> torch.Tensor:
+    ...     return x[: x.shape[0] // 2]
+    >>> x = torch.arange(6)
+    >>> anyshape.mark_unbacked(x, 0, min=2)
+    >>> half(x), half(torch.arange(4)), half.stats().captures
+    (tensor([0, 1, 2]), tensor([0, 1]), 1)
+    """
     mark = Mark(MarkKind.UNBACKED, _limit("min", min), _limit("max", max))
     typical, declared = _limit("hint", hint), Range(mark.min, mark.max)
     if typical is not None and not declared.contains(typical):
@@ -51,9 +80,19 @@ def mark_unbacked(
     _mark(tensor, dim, mark)
 
 
-def mark_static(tensor: Any, dim: Dims | None = None) -> None:
+@spelled
+def mark_static(tensor: torch.Tensor | type[torch.nn.Module], dim: Dims | None = None) -> None:
     """Keep dimensions, or all of them, static; of a class of modules, the sizes and integers that
-    are found on its instances."""
+    are found on its instances.
+
+    >>> double = anyshape.compile(lambda x: x * 2, dynamic=True)
+    >>> for n in (3, 5):
+    ...     x = torch.ones(n)
+    ...     anyshape.mark_static(x, 0)
+    ...     y = double(x)
+    >>> double.stats().captures
+    2
+    """
     if isinstance(tensor, type) and issubclass(tensor, torch.nn.Module):
         if dim is not None:
             raise BadOption(option="dim", value=dim, accepted="a class has no dimensions")

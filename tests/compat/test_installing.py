@@ -307,8 +307,8 @@ torch._dynamo.config.accumulated_recompile_limit = 5
 torch._dynamo.config.accumulated_recompile_limit = 6
 torch._inductor.config.max_autotune = True
 torch._logging.set_logs(perf_hints=True, graph_breaks=True)
-f = torch.compile(lambda x: x, mode="reduce-overhead", options={"trace.enabled": True})
-f(torch.rand(2))
+torch.compile(lambda x: x, mode="reduce-overhead")(torch.rand(2))
+torch.compile(lambda x: x, options={"trace.enabled": True})(torch.rand(2))
 """
     ran = run(tmp_path, HEAD + source, TORCH_LOGS="+inductor,recompiles")
     assert ran.status == 0
@@ -318,6 +318,43 @@ f(torch.rand(2))
         " torch._inductor.config.max_autotune, torch._logging.set_logs(perf_hints=...),"
         " torch.compile(mode=...), torch.compile(options=...)"
     )
+
+
+MISTAKES = {
+    'torch.compile(f, backend="inductr")': "did you mean 'inductor'?",
+    'torch.compile(f, mode="reduce_overhead")': "did you mean 'reduce-overhead'?",
+    'torch.compile(f, options={"max_autotun": True})': "did you mean 'max_autotune'?",
+    'torch.compile(f, options={"triton.cudagraph": True})': "did you mean 'triton.cudagraphs'?",
+    'torch.compile(f, mode="default", options={})': "one of the two",
+    "torch.compile(f, dynamci=True)": "did you mean 'dynamic'?",
+    'torch.compile(mode="fast")(f)': "the modes are",
+    "torch._dynamo.config.recompile_limt = 3": "did you mean 'recompile_limit'?",
+    "torch._dynamo.config.patch(verbos=True).__enter__()": "did you mean 'verbose'?",
+    "torch._inductor.config.max_autotun = True": "did you mean 'max_autotune'?",
+    'torch.compiler.set_stance("force_eagr")': "did you mean 'force_eager'?",
+}
+
+
+def test_mistakes_are_told(tmp_path: Path):
+    lines = ["f = lambda x: x * 2"]
+    for line in MISTAKES:
+        lines += [
+            "try:",
+            f"    {line}",
+            "except Exception as error:",
+            "    print(*str(error).split())",
+        ]
+    lines += [
+        "print(torch.compile(f, backend='tvm')(torch.ones(1)))",
+        "print(torch.compile(f, backend='anyshape')(torch.ones(1)))",
+        "print(torch.compile(f, options={'triton.cudagraphs': True}, fullgraph=1)(torch.ones(1)))",
+    ]
+    ran = run(tmp_path, HEAD + "\n".join(lines))
+    *told, tvm, ours, option = ran.out.splitlines()
+    assert [tvm, ours, option] == ["tensor([2.])"] * 3
+    wrong = [line for line, said in zip(told, MISTAKES.values(), strict=True) if said not in line]
+    assert not wrong
+    assert "torch.compile(backend='tvm')" in ran.log
 
 
 def test_install_from_a_program(tmp_path: Path):

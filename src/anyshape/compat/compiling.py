@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -14,12 +15,30 @@ import torch
 from anyshape import api, errors
 from anyshape.compat.environment import ALL_LOGS, LOGS
 from anyshape.compat.module_shim import is_asked_by_torch, replaced
+from anyshape.compat.torch_setting_names import check_options
 from anyshape.compat.unmapped import note
+from anyshape.compiler.arguments import (
+    EAGER_OF_TORCH,
+    check_choice,
+    check_mode,
+    given_tuning,
+    installed_backend,
+)
 from anyshape.dispatch.stance import Stance
+from anyshape.support.spelling import did_you_mean
 
-#: Those that only run the captured graph; any other name means generated code.
-_EAGER: Final = frozenset({"eager", "eager_noexcept", "eager_debug", "aot_eager", "ts"})
-_NATIVE: Final = frozenset({"inductor", "native"})
+#: Those that only run the captured graph.
+_EAGER: Final = frozenset({"eager", *EAGER_OF_TORCH})
+_NATIVE: Final = frozenset({"inductor", "native", "anyshape"})
+#: Others that torch knows, or that packages bring under these names: generated code takes their
+#: place where they are not installed.
+_OTHERS: Final = frozenset(
+    {
+        *("aot_eager_decomp_partition", "aot_eager_default_partitioner", "aot_ts", "cudagraphs"),
+        *("hpu_backend", "invoke_subgraph", "ipex", "neuron", "npu", "onnxrt", "openvino"),
+        *("openxla", "openxla_eval", "tensorrt", "torch_tensorrt", "torchxla_trace_once", "tvm"),
+    }
+)
 
 #: What torch had there.
 _THEIRS: Final[Any] = getattr(torch, "compile")  # noqa: B009 a peer: by name, and never for us
@@ -68,6 +87,16 @@ def compile(
             disable=disable,
             **more,
         )
+    _check_names(more)
+    check_choice(mode, options)
+    runs: Any = _backend(backend)
+    if not isinstance(runs, str):
+        runs, mode, options = given_tuning(runs, mode, options), None, None
+    else:
+        if mode is not None:
+            check_mode(mode)
+        if options is not None:
+            check_options(options)
     if disable or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         return model
     chosen = {"mode": mode not in (None, "default"), "options": bool(options)}
@@ -75,9 +104,17 @@ def compile(
     for option, is_chosen in chosen.items():
         if is_chosen:
             note(f"torch.compile({option}=...)")
-    return api.compile(
-        model, dynamic=dynamic, fullgraph=fullgraph, backend=_backend(backend), name=name
-    )
+    return api.compile(model, dynamic=dynamic, fullgraph=bool(fullgraph), backend=runs, name=name)
+
+
+def _check_names(given: Mapping[str, object]) -> None:
+    """Arguments that torch's has, and we do not know, are named; others are mistakes."""
+    theirs = inspect.signature(_THEIRS).parameters
+    for name in given:
+        if name not in theirs:
+            raise errors.UnknownArgument(
+                function="torch.compile", argument=name, known=tuple(theirs)
+            )
 
 
 def _backend(backend: Any) -> Any:
@@ -86,10 +123,18 @@ def _backend(backend: Any) -> Any:
         return backend
     if backend in _EAGER:
         return "eager"
+    if backend in _NATIVE:
+        return "native"
     if (registered := _registered(backend)) is not None:
         return registered
-    if backend not in _NATIVE:
-        note(f"torch.compile(backend={backend!r})")
+    if (installed := installed_backend(backend)) is not None:
+        return installed
+    if backend not in _OTHERS:
+        known = (*list_backends(), *_EAGER, *_OTHERS)
+        accepted = f"a function, or one of {', '.join(list_backends())}"
+        accepted += did_you_mean(backend, known)
+        raise errors.BadOption(option="backend", value=repr(backend), accepted=accepted)
+    note(f"torch.compile(backend={backend!r})")
     return "native"
 
 
@@ -114,7 +159,7 @@ def optimize(
 
 def explain(function: Any, *args: Any, **kwargs: Any) -> Any:
     """`torch._dynamo.explain(function)(*args)`: what anyshape says of it."""
-    compiled = api.compile(function)
+    compiled: Any = api.compile(function)
 
     def explained(*args: Any, **kwargs: Any) -> Explained:
         return Explained(compiled.explain(*args, **kwargs), compiled)
@@ -293,7 +338,8 @@ class set_stance(ContextDecorator):
         force_backend: Any = None,
     ) -> None:
         if stance not in _STANCES:
-            raise RuntimeError(f"invalid torch.compile stance {stance!r}: {', '.join(_STANCES)}")
+            known = f"{', '.join(_STANCES)}{did_you_mean(stance, _STANCES)}"
+            raise RuntimeError(f"invalid torch.compile stance {stance!r}: {known}")
         wishes = {
             "skip_guard_eval_unsafe": skip_guard_eval_unsafe,
             "force_backend": force_backend is not None,

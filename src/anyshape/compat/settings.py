@@ -16,8 +16,10 @@ from contextlib import ContextDecorator, ExitStack
 from typing import Any, Final
 
 from anyshape.compat.module_shim import StandIn, is_asked_by_torch
+from anyshape.compat.torch_setting_names import setting_names
 from anyshape.compat.unmapped import note
 from anyshape.config import config
+from anyshape.support.spelling import did_you_mean
 
 #: `torch._dynamo.config`
 DYNAMO: Final = {
@@ -105,6 +107,7 @@ class Settings(types.ModuleType):
         elif name in held["_mapped"]:
             setattr(config, held["_mapped"][name], value)
         else:
+            _check_name(self.__name__, name)
             if name not in _SILENT:
                 note(f"{self.__name__}.{name}")
             held["_own"][name] = value
@@ -115,6 +118,13 @@ class Settings(types.ModuleType):
             return self._real().patch(changes, value, **more)
         named = {changes: value} if isinstance(changes, str) else dict(changes or {})
         return Patch(self, {**named, **more})
+
+
+def _check_name(module: str, name: str) -> None:
+    """Torch, too, lets nobody set what is not there."""
+    known = setting_names(module)
+    if known and name not in known:
+        raise AttributeError(f"{module}.{name} does not exist{did_you_mean(name, known)}")
 
 
 class Patch(ContextDecorator):

@@ -12,7 +12,6 @@ event that says why.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -53,6 +52,7 @@ from anyshape.explain.blame import check_marks
 from anyshape.runtime.waits import telling_waits
 from anyshape.support.collection import no_collection
 from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.user_warning import warn_user
 
 #: So often a capture may end without an entry before the function runs eagerly for good. Another
 #: call may take a path that can be captured.
@@ -171,11 +171,10 @@ class FunctionCompiler(CompiledFunction):
                 )
             )
             where = next((r.user_frame for r in reversed(reasons) if r.user_frame), None)
-            warnings.warn(
-                f"anyshape: {self.target.name} was compiled {limit} times (config.recompile_limit)"
+            warn_user(
+                f"{self.target.name} was compiled {limit} times (config.recompile_limit)"
                 f" and runs eagerly from now on for what no entry serves. Last reason: {last}"
                 + (f" (asked for at {where})" if where else ""),
-                stacklevel=5,
             )
             self.stop_compiling(AbortReason(f"the recompile limit: {last}", None))
             return True
@@ -339,9 +338,8 @@ class FunctionCompiler(CompiledFunction):
     def _backend_failed(self, error: Exception) -> None:
         if config.on_compile_error == "raise":
             raise InternalError(stage="backend", detail=repr(error)) from error
-        warnings.warn(
-            f"anyshape: the backend failed on {self.target.name}, which runs eagerly: {error!r}",
-            stacklevel=7,
+        warn_user(
+            f"the backend failed on {self.target.name}, which runs eagerly: {error!r}",
         )
         self.stop_compiling(AbortReason(f"the backend failed: {error!r}", None))
 
@@ -436,10 +434,9 @@ class FunctionCompiler(CompiledFunction):
         if why.sites:
             stream.emit(kinds.GraphBreak(why.reason, where, compile_id=entry.id))
         else:
-            warnings.warn(
-                f"anyshape: {self.target.name} runs eagerly where no graph fits."
+            warn_user(
+                f"{self.target.name} runs eagerly where no graph fits."
                 f" It goes {why.reason}" + (f" at {where}" if where else ""),
-                stacklevel=5,
             )
         # It would be tried, undone, and run in parts after all.
         self.entries.remove(entry)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import Final, TextIO
 
+from anyshape.arguments import spelled
 from anyshape.errors import BadSetting, UnknownLog
 from anyshape.events.log_lines import COMPONENT, DEFECTS, LOGS, ROOT, LineFormatter, LogLines
 from anyshape.events.stream import Stream, stream
@@ -98,6 +99,7 @@ def set_logs_from_environment(environment: Mapping[str, str] | None = None) -> N
     _STATE.force(parse_logs(given.get(VARIABLE, "")))
 
 
+@spelled
 def set_logs(
     *,
     dynamic: bool | int | None = None,
@@ -111,7 +113,13 @@ def set_logs(
     aot_graphs: bool | int | None = None,
     aot_joint_graph: bool | int | None = None,
 ) -> None:
-    """Show these logs beside those of ANYSHAPE_LOGS, no others: True, or a level of `logging`."""
+    """Show these logs beside those of ANYSHAPE_LOGS, no others: True, or a level of `logging`.
+
+    Lines go to stderr, by Python's `logging` under the name `anyshape`.
+
+    >>> anyshape.set_logs(recompiles=True, graph_breaks=True)
+    >>> anyshape.set_logs()  # none but those of ANYSHAPE_LOGS
+    """
     given = {
         "dynamic": dynamic,
         "guards": guards,

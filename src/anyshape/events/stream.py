@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Final
 
 from anyshape.events.kinds import Event
+from anyshape.support.user_warning import warn_user
 
 Sink = Callable[[Event], None]
 
@@ -94,7 +94,7 @@ class Stream:
 def warn_of_failure(kind: type[Event], error: Exception) -> None:
     """Telling must never change the answer of the user's program."""
     text = f"a listener failed on {kind.__name__}: {type(error).__name__}: {error}"
-    warnings.warn(text, RuntimeWarning, stacklevel=3)
+    warn_user(text, RuntimeWarning)
 
 
 #: What the package emits to.

@@ -18,6 +18,7 @@ from anyshape.export import onnx, package, torch_bridge
 from anyshape.export.attempt import undisturbed
 from anyshape.export.examples import example_call
 from anyshape.export.exported_call import Runs, check_backend, plain_module
+from anyshape.export.graph_signature import GraphSignature, signature_of
 from anyshape.export.inputs import Inputs, find
 from anyshape.export.program import Program
 from anyshape.export.show import readable
@@ -39,8 +40,25 @@ class DynamicSize:
     places: tuple[str, ...]
 
 
+class StateDict(dict[str, torch.Tensor]):
+    """Weights by name, also for those who call it: torch's programs have an attribute of this name,
+    and its modules a method."""
+
+    def __call__(self) -> StateDict:
+        return self
+
+
 class Exported:
-    """Callable like the program it was made of, for the inputs that its constraints describe."""
+    """An exported program: callable like the one it was made of, for the inputs that its
+    constraints describe.
+
+    >>> linear = torch.nn.Linear(4, 2)
+    >>> ep = anyshape.export(linear, (torch.ones(3, 4),), dynamic_shapes={"input": "batch 4"})
+    >>> ep(torch.ones(7, 4)).shape
+    torch.Size([7, 2])
+    >>> sorted(ep.state_dict())
+    ['bias', 'weight']
+    """
 
     def __init__(
         self,
@@ -64,6 +82,7 @@ class Exported:
 
     @property
     def name(self) -> str:
+        """What the function or the class of the module is called."""
         return self._program.name
 
     @property
@@ -74,15 +93,28 @@ class Exported:
 
     @property
     def graph(self) -> torch.fx.Graph:
+        """The graph of `graph_module`."""
         return self.graph_module.graph
 
     @property
     def signature(self) -> Signature:
+        """How it is called: that of the program, as Python has it."""
         return self._program.signature
 
     @property
+    def graph_signature(self) -> GraphSignature:
+        """Which nodes of the graph are weights, arguments, results and changes, as torch has it."""
+        return signature_of(self._program)
+
+    @property
     def inputs(self) -> Inputs:
+        """What must be true of the arguments."""
         return self._program.inputs
+
+    @property
+    def example_inputs(self) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Arguments and named ones of a call that it takes, made of zeros."""
+        return example_call(self._program)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         try:
@@ -141,8 +173,31 @@ class Exported:
         that calls `backward()`."""
         return self._program.gradients
 
-    def state_dict(self) -> Mapping[str, torch.Tensor]:
-        return self.graph_module.state_dict()
+    @property
+    def state_dict(self) -> StateDict:
+        """The weights by name; `ep.state_dict()` is the same."""
+        return StateDict(self.graph_module.state_dict())
+
+    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Parameters with their names."""
+        return self.graph_module.named_parameters()
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """Parameters alone, as optimizers take them."""
+        return self.graph_module.parameters()
+
+    def named_buffers(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Buffers with their names, and tensors that the program had from elsewhere."""
+        return self.graph_module.named_buffers()
+
+    def buffers(self) -> Iterator[torch.Tensor]:
+        """The same without the names."""
+        return self.graph_module.buffers()
+
+    @property
+    def range_constraints(self) -> dict[str, Range]:
+        """The range of each dynamic size, by name."""
+        return dict(self.inputs.ranges)
 
     @property
     def symbols(self) -> dict[str, DynamicSize]:
@@ -198,7 +253,7 @@ class Exported:
                     ) from error
         return self._shelf.used
 
-    def to_torch(self) -> Any:
+    def to_torch(self) -> torch_bridge.ExportedProgram:
         """A `torch.export.ExportedProgram`, made by torch of this graph and these sizes."""
         return torch_bridge.to_torch(self._program)
 
@@ -234,7 +289,14 @@ def load(
 
     Native code is made of the graph, or found in the disk cache. `native_code="trusted"` takes that
     of the package, where it was made for this machine: as with any program, it can do whatever you
-    can. `backend="eager"` runs operator by operator."""
+    can. `backend="eager"` runs operator by operator.
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ep = anyshape.export(torch.sin, (torch.zeros(3),), dynamic_shapes=("n",))
+    ...     ep.save(f"{folder}/sine.zip")
+    ...     anyshape.load(f"{folder}/sine.zip")(torch.zeros(5))
+    tensor([0., 0., 0., 0., 0.])
+    """
     check_backend(backend)
     program, code, notes = package.load(path, classes, native_code)
     return Exported(program, None, notes, backend, code)

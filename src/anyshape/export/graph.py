@@ -18,7 +18,7 @@ from anyshape.capture.record.segments import RuntimeAssert
 from anyshape.capture.trace import Trace, TracedSegment
 from anyshape.errors import CannotExport
 from anyshape.export import results
-from anyshape.export.program import place_of, place_text, put_tensor
+from anyshape.export.program import CONSTANTS, place_of, place_text, put_tensor
 from anyshape.export.recipe_nodes import NotData, Outside, RecipeNodes
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Access, Path, find
@@ -194,7 +194,7 @@ class GraphBuilder:
             name = _name_in_module(path)
             name = name if name is not None and self._is_free(name) else None
         if name is None:
-            name = f"constants.{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
+            name = f"{CONSTANTS}{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
             self._constants += 1
         put_tensor(self._root, name, value, isinstance(value, torch.nn.Parameter))
         found = self._tensors[id(value)] = self._graph.get_attr(name)

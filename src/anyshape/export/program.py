@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from inspect import Signature
 from operator import attrgetter
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import torch
 import torch.fx
@@ -13,6 +13,9 @@ import torch.fx
 from anyshape.export import results
 from anyshape.export.inputs import ConditionPath, Inputs, text_of
 from anyshape.support.lazy_dataclass import dataclass
+
+#: Names of tensors that are no weights, and that the program had from elsewhere, begin so.
+CONSTANTS: Final = "constants."
 
 
 @dataclass(frozen=True, slots=True, eq=False)

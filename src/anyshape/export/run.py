@@ -9,12 +9,12 @@ inputs      what its inputs must be
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch.fx
 
+from anyshape.arguments import spelled
 from anyshape.capture.trace import Trace
 from anyshape.errors import (
     AnyshapeError,
@@ -42,10 +42,12 @@ from anyshape.graph.plan import Unlowerable
 from anyshape.guards.guard import SymbolSource
 from anyshape.shapes import Marker
 from anyshape.support.lazy_dataclass import replace
+from anyshape.support.user_warning import warn_user
 
 
+@spelled
 def export(
-    function: object,
+    function: Callable[..., object],
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
     *,
@@ -62,6 +64,13 @@ def export(
     A program that calls `loss.backward()` or `torch.autograd.grad` is exported with its backward,
     one that calls a step of an optimizer with that. Gradients are in `.grad` (`ep.gradients`) or in
     the result, as the program has it; parameters and state are changed (`ep.changes`).
+
+    >>> linear = torch.nn.Linear(4, 2)
+    >>> ep = anyshape.export(linear, (torch.ones(3, 4),), dynamic_shapes={"input": "batch 4"})
+    >>> ep(torch.ones(7, 4)).shape
+    torch.Size([7, 2])
+    >>> ep.symbols["batch"].source
+    'input.shape[0]'
     """
     original = getattr(function, "__anyshape_original__", None)
     if original is not None:
@@ -123,7 +132,7 @@ class _Export:
             problems = program.inputs.problems(dict(call.bound))
             if problems:
                 note = f"example_inputs[{index}] will be refused: {'; '.join(problems)}"
-                warnings.warn(f"anyshape: {note}", stacklevel=4)
+                warn_user(note)
                 yield note
 
     # -- where the program disagrees ---------------------------------------------------------------
@@ -219,7 +228,7 @@ class _Export:
             for name in gained
         ]
         for note in notes:
-            warnings.warn(f"anyshape: {note}", stacklevel=4)
+            warn_user(note)
         return attempt, better, notes
 
     def _demoted(self, attempt: Attempt) -> list[str]:

@@ -227,9 +227,12 @@ def _written(item: Item) -> object:
 class ShapesCollection:
     """A spec by tensor, wherever among the arguments it is.
 
-    shapes = ShapesCollection()
-    shapes[x] = {0: Dim.AUTO}
-    export(f, (x, [y]), dynamic_shapes=shapes)
+    >>> x, y = torch.ones(3, 4), torch.ones(5)
+    >>> shapes = anyshape.ShapesCollection()
+    >>> shapes[x] = {0: anyshape.Dim("batch")}
+    >>> ep = anyshape.export(lambda pair: pair[0] * 2, ([x, y],), dynamic_shapes=shapes)
+    >>> ep([torch.ones(7, 4), y]).shape
+    torch.Size([7, 4])
     """
 
     def __init__(self) -> None:
@@ -252,6 +255,7 @@ class ShapesCollection:
         return len(self._said)
 
     def spec(self, arguments: Arguments) -> Spec:
+        """What it says of the arguments of a call."""
         leaves: dict[Path, Leaf] = {}
         missing = dict(self._said)
         for leaf in arguments.leaves():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.fx
@@ -18,8 +18,13 @@ from anyshape.export.conditions import ConditionPath
 from anyshape.export.examples import example_call
 from anyshape.export.program import Program
 
+if TYPE_CHECKING:
+    import torch.export as theirs  # noqa: TID251 a type alone
 
-def to_torch(program: Program) -> object:
+    ExportedProgram = theirs.ExportedProgram
+
+
+def to_torch(program: Program) -> ExportedProgram:
     """A `torch.export.ExportedProgram`, where torch accepts the graph."""
     if program.sets_gradients:
         raise CannotExport(
@@ -47,7 +52,7 @@ def to_torch(program: Program) -> object:
 
 def _exported(
     peer: Any, program: Program, module: object, args: Any, kwargs: Any, named: bool
-) -> object:
+) -> ExportedProgram:
     dims = {
         name: peer.Dim(name, min=max(allowed.lower or 0, 0), max=allowed.upper)
         if named

@@ -13,7 +13,14 @@ from anyshape.errors import BadOption
 
 
 class DynamicInt(int):
-    """An argument that is dynamic from the first compile; an error if the program fixes it."""
+    """An argument that is dynamic from the first compile; an error if the program fixes it.
+
+    >>> @anyshape.compile
+    ... def ones(n: int) -> torch.Tensor:
+    ...     return torch.ones(n)
+    >>> ones(anyshape.DynamicInt(3)), ones(2), ones.stats().captures
+    (tensor([1., 1., 1.]), tensor([1., 1.]), 1)
+    """
 
     __slots__ = ()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from anyshape.ranks.arguments import seen_in
 from anyshape.ranks.group import Group, Silent, current, within
 from anyshape.ranks.wire import Damaged
 from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.user_warning import warn_user
 
 
 @dataclass(slots=True)
@@ -83,20 +83,18 @@ class AmongRanks:
         if result.missing and rank in result.came:
             one = len(result.missing) == 1
             names = ", ".join(map(str, result.missing))
-            warnings.warn(
-                f"anyshape: {'rank' if one else 'ranks'} {names} did not come to compile"
+            warn_user(
+                f"{'rank' if one else 'ranks'} {names} did not come to compile"
                 f" {self.function} (compile {result.round}) in {result.seconds:.1f} s"
                 f" (config.collective_timeout_seconds); the others go on without"
                 f" {'it' if one else 'them'}. Has {'it' if one else 'each of them'} died, is it"
                 " elsewhere in the program, or has it an entry that serves the call?",
-                stacklevel=7,
             )
 
     def _warn_alone(self, group: Group) -> None:
-        warnings.warn(
-            f"anyshape: rank {group.rank} cannot reach the store of the process group, and decides"
+        warn_user(
+            f"rank {group.rank} cannot reach the store of the process group, and decides"
             f" alone what is dynamic from now on: {group.broken}",
-            stacklevel=7,
         )
 
 

@@ -11,6 +11,7 @@ and where.
 It must not know what a graph or a guard is, and does not import torch.
 """
 
+from anyshape.shapes.annotations import shapes_of_annotations
 from anyshape.shapes.contract import CallShapes, Contract, ContractDim
 from anyshape.shapes.dims import Dim, DimExpr, Marker, Relation
 from anyshape.shapes.spec import Shapes
@@ -24,4 +25,5 @@ __all__ = [
     "Marker",
     "Relation",
     "Shapes",
+    "shapes_of_annotations",
 ]

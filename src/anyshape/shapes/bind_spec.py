@@ -7,12 +7,14 @@ user's names: `x.shape[0]`, `args[1]['ids'].shape[1]`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from re import Pattern
 from types import MemberDescriptorType
 from typing import cast
 
 from anyshape.guards.path import Path
 from anyshape.shapes.dims import Marker
-from anyshape.shapes.spec import Item, Items, Keyed, One, SpecNode, Words
+from anyshape.shapes.shape_string import Broadcast, Variadic
+from anyshape.shapes.spec import Each, Item, Items, Keyed, One, SpecNode, Words
 from anyshape.support.lazy_dataclass import dataclass, field, fields, is_dataclass
 
 IsTensor = Callable[[object], bool]
@@ -41,6 +43,8 @@ class Matcher:
     #: how many items sequences must have
     lengths: dict[Path, int] = field(default_factory=dict[Path, int])
     problems: list[str] = field(default_factory=list[str])
+    #: how many dimensions a variadic word stands for, and the argument that says so
+    counts: dict[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
 
     def match(self, node: SpecNode, value: object, way: Path) -> None:
         if isinstance(node, One) and node.item is None:
@@ -50,6 +54,9 @@ class Matcher:
             return
         if self.is_tensor(value):
             self._tensor(node, value, way)
+        elif isinstance(node, Each) and _holds_others(value):
+            for inside, item in _inside(value, way):
+                self.match(node.node, item, inside)
         elif isinstance(value, int) and not isinstance(value, bool):
             self._integer(node, value, way)
         elif isinstance(node, One) and isinstance(node.item, Marker) and _holds_others(value):
@@ -80,7 +87,8 @@ class Matcher:
                 self._wrong(node, way, tensor, "an integer (the sizes of a tensor are a tuple)")
                 return
             case Words():
-                items = node.items
+                self._dtype(node, tensor, way)
+                items = self._counted(node, rank, way)
             case Items() if all(_is_item(each) for each in node.nodes):
                 items = [_item(each) for each in node.nodes]
             case Keyed() if all(
@@ -88,7 +96,7 @@ class Matcher:
             ):
                 self._by_dimension(node, tensor, sizes, way)
                 return
-            case Items() | Keyed():
+            case Items() | Keyed() | Each():
                 self._wrong(node, way, tensor, "a container")
                 return
         if items.count(...) == 1:
@@ -102,7 +110,30 @@ class Matcher:
             least = "at least " if ... in items else ""
             self._complain(way, f"has {shown}, where {node.place} expects {least}{expected}")
             return
-        self.leaves.append(Leaf(way, tensor, True, sizes, tuple(items)))
+        plain = [_broadcast(item, size) for item, size in zip(items, sizes, strict=True)]
+        self.leaves.append(Leaf(way, tensor, True, sizes, tuple(plain)))
+
+    def _dtype(self, node: Words, tensor: object, way: Path) -> None:
+        dtype = str(getattr(tensor, "dtype", "")).removeprefix("torch.")
+        if node.dtypes and not any(_is_named(dtype, each) for each in node.dtypes):
+            self._complain(way, f"has the dtype {dtype}, which {node.place} does not allow")
+
+    def _counted(self, node: Words, rank: int, way: Path) -> Sequence[Item]:
+        """The words, with as many for a variadic one as there are dimensions left."""
+        items = node.items
+        at = next((i for i, item in enumerate(items) if isinstance(item, Variadic)), None)
+        count = rank - (len(items) - 1)
+        if at is None or count < 0:
+            return [... if isinstance(item, Variadic) else item for item in items]
+        word = cast("Variadic", items[at])
+        if not word.is_broadcast:
+            known, where = self.counts.setdefault(word.name, (count, way.argument))
+            if known != count:
+                self._complain(
+                    way,
+                    f"has {count} dimensions for `*{word.name}`, where {where} has {known}",
+                )
+        return (*items[:at], *word.sizes(count, node.place), *items[at + 1 :])
 
     def _by_dimension(self, node: Keyed, tensor: object, sizes: tuple[int, ...], way: Path) -> None:
         items: list[Item] = [None] * len(sizes)
@@ -202,6 +233,20 @@ class Matcher:
                 )
 
 
+def _broadcast(item: Item, size: int) -> Item:
+    """What a word says of a dimension of this size."""
+    if isinstance(item, Broadcast):
+        return 1 if size == 1 else item.size
+    return item
+
+
+def _is_named(dtype: str, allowed: object) -> bool:
+    """By a name, or by a pattern of names."""
+    if isinstance(allowed, Pattern):
+        return cast("Pattern[str]", allowed).match(dtype) is not None
+    return dtype == allowed
+
+
 def _holds_others(value: object) -> bool:
     return isinstance(value, dict | list | tuple) or (
         is_dataclass(value) and not isinstance(value, type)
@@ -271,4 +316,5 @@ _KIND_OF: dict[type, str] = {
     Words: "a tensor",
     Items: "a tensor, a tuple or a list",
     Keyed: "a container",
+    Each: "a container",
 }

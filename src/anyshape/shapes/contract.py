@@ -10,9 +10,10 @@ from anyshape.errors import AnyshapeError, BadShapeSpec, ShapeContractViolation
 from anyshape.guards.path import Parameters, Path, find
 from anyshape.shapes.bind_spec import IsTensor, Leaf, Matcher
 from anyshape.shapes.dims import DimExpr, Marker, Relation
-from anyshape.shapes.shape_string import Word
+from anyshape.shapes.shape_string import Broadcast, Word
 from anyshape.shapes.spec import Items, Keyed, Shapes, SpecNode, items_of
 from anyshape.support.lazy_dataclass import dataclass, field
+from anyshape.support.spelling import did_you_mean
 from anyshape.symbolic import Expr, Size, Symbol, evaluate, to_text
 from anyshape.symbolic.evaluate import surely_holds
 from anyshape.symbolic.expr import of_atom, single_atom, symbols_of
@@ -125,7 +126,7 @@ class Contract:
         raise BadShapeSpec(
             place=node.place,
             found=f"{self.function} has no parameter {name!r}",
-            expected=f"one of its parameters: {_listed(names)}",
+            expected=f"one of its parameters: {_listed(names)}{did_you_mean(name, names)}",
         )
 
     def _ways(self, name: str, position: int | None) -> tuple[Path, ...]:
@@ -152,6 +153,8 @@ class Contract:
             )
 
     def _size(self, item: object) -> Size | None:
+        if isinstance(item, Broadcast):
+            item = item.size
         if isinstance(item, DimExpr | Word):
             return self.shapes.size(item)
         return item if type(item) is int else None

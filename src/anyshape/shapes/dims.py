@@ -130,7 +130,15 @@ class DimExpr:
 
 
 class Dim(DimExpr):
-    """A size with a name, from `min` to `max`, both included."""
+    """A size with a name, from `min` to `max`, both included.
+
+    >>> batch = anyshape.Dim("batch", min=1, max=4096)
+    >>> 2 * batch + 1
+    2*batch + 1
+    >>> pair = anyshape.compile(torch.add, shapes={"input": (batch, 4), "other": (batch, 4)})
+    >>> pair(torch.ones(3, 4), torch.ones(3, 4)).shape
+    torch.Size([3, 4])
+    """
 
     __slots__ = ("max", "min", "name")
 

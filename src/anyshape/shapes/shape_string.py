@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from types import EllipsisType
-from typing import Final
+from typing import Final, NamedTuple
 
 from anyshape.errors import AnyshapeError, BadShapeSpec
 from anyshape.shapes.dims import FUNCTIONS
@@ -53,6 +53,25 @@ class Word:
                 found=f"the word `{self.text}`",
                 expected="a size of at least 0, or `_` for one that is not spoken of",
             )
+
+
+class Broadcast(NamedTuple):
+    """A size that may be 1 in place of what it is."""
+
+    size: Word | int
+
+
+class Variadic(NamedTuple):
+    """Any number of sizes with a name: the same ones wherever the name stands. Those of a broadcast
+    may be 1, and the first ones may be missing."""
+
+    name: str
+    is_broadcast: bool
+
+    def sizes(self, count: int, place: str) -> tuple[Word | Broadcast, ...]:
+        """A word for each, counted from the last: there the dimensions of a broadcast meet."""
+        words = [Word(f"{self.name}_m{index}", place) for index in range(count, 0, -1)]
+        return tuple(map(Broadcast, words)) if self.is_broadcast else tuple(words)
 
 
 def names_in(text: str) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ from typing import Final, cast
 
 from anyshape.errors import AnyshapeError, BadShapeSpec
 from anyshape.shapes.dims import Dim, DimExpr, Marker, Relation
-from anyshape.shapes.shape_string import Word, names_in, words
+from anyshape.shapes.shape_string import Broadcast, Variadic, Word, names_in, words
 from anyshape.support.lazy_dataclass import dataclass, fields, is_dataclass
+from anyshape.support.spelling import did_you_mean
 from anyshape.symbolic import (
     NATURAL,
     Expr,
@@ -32,7 +33,7 @@ from anyshape.symbolic import (
 )
 
 #: What one dimension, or one integer, can be said to be. None says nothing.
-Item = DimExpr | Word | Marker | int | EllipsisType | None
+Item = DimExpr | Word | Broadcast | Variadic | Marker | int | EllipsisType | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,6 +51,8 @@ class Words:
     place: str
     text: str
     items: tuple[Item, ...]
+    #: names and patterns of dtypes, one of which the tensor's must be; any, if there are none
+    dtypes: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,7 +71,15 @@ class Keyed:
     nodes: Mapping[object, SpecNode]
 
 
-SpecNode = One | Words | Items | Keyed
+@dataclass(frozen=True, slots=True, eq=False)
+class Each:
+    """Every item of a container."""
+
+    place: str
+    node: SpecNode
+
+
+SpecNode = One | Words | Items | Keyed | Each
 
 _EXPECTED: Final = (
     'a short string ("batch seq 64"), a Dim or a size computed from one, Dim.AUTO, Dim.DYNAMIC, '
@@ -77,7 +88,9 @@ _EXPECTED: Final = (
 
 
 def read(spec: object, place: str = "shapes") -> SpecNode:
-    """The tree of a spec."""
+    """The tree of a spec; what is one already stays."""
+    if isinstance(spec, One | Words | Items | Keyed | Each):
+        return spec
     if isinstance(spec, str):
         return Words(place, spec, words(spec, place))
     if spec is None or isinstance(spec, DimExpr | Marker | EllipsisType):
@@ -119,6 +132,8 @@ def items_of(node: SpecNode) -> Iterator[Item]:
             yield node.item
         case Words():
             yield from node.items
+        case Each():
+            yield from items_of(node.node)
         case Items():
             for child in node.nodes:
                 yield from items_of(child)
@@ -128,7 +143,9 @@ def items_of(node: SpecNode) -> Iterator[Item]:
 
 
 def _names_of(item: Item) -> Iterator[str]:
-    if isinstance(item, Word):
+    if isinstance(item, Broadcast):
+        yield from _names_of(item.size)
+    elif isinstance(item, Word):
         yield from item.names
     elif isinstance(item, DimExpr):
         yield from (each.name for each in item.symbols)
@@ -142,8 +159,15 @@ def _symbol(size: Size) -> Symbol:
 class Shapes:
     """A spec with what is known of its dims: relations, ranges.
 
-    Shapes({"x": "batch seq 64"}, "0 <= batch <= 4096", "batch % 8 == 0")
-    Shapes({"x": "batch seq 64"}, Dim("batch", max=4096), batch % 8 == 0)
+    >>> shapes = anyshape.Shapes({"x": "batch 4"}, "1 <= batch <= 4096", "batch % 2 == 0")
+    >>> @anyshape.compile(shapes=shapes)
+    ... def pairs(x: torch.Tensor) -> torch.Tensor:
+    ...     return x.view(-1, 2, 4)
+    >>> pairs(torch.ones(6, 4)).shape
+    torch.Size([3, 2, 4])
+    >>> pairs(torch.ones(5, 4))
+    Traceback (most recent call last):
+    anyshape.errors.ShapeContractViolation: [AS112] ...
     """
 
     def __init__(self, spec: object, *where: Relation | Dim | str) -> None:
@@ -154,11 +178,17 @@ class Shapes:
             raise BadShapeSpec(
                 place="shapes",
                 found=f"{spec!r} for the whole function",
-                expected="a dict by the names of parameters, or a tuple or list by position",
+                expected="a dict by the names of parameters, a tuple or list by position, or the"
+                f" word 'annotations'{did_you_mean(spec, ['annotations'])}",
             )
         #: the symbol of each dim, with the range that all of the spec leaves
         self.dims: Final[dict[str, Size]] = {}
         self.relations: Final[tuple[Relation, ...]] = self._settle()
+
+    @staticmethod
+    def of(spec: object) -> Shapes:
+        """A spec as a user gives it: plain, or with relations."""
+        return spec if isinstance(spec, Shapes) else Shapes(spec)
 
     def __repr__(self) -> str:
         return f"Shapes({', '.join(map(repr, (self.spec, *self.where)))})"
@@ -169,6 +199,9 @@ class Shapes:
     def size(self, item: DimExpr | Word) -> Size:
         """A size of the spec in terms of the dims."""
         if isinstance(item, Word):
+            # Those of a variadic word are known when a call has them.
+            for name in item.names:
+                self.dims.setdefault(name, symbol(name, NATURAL))
             return item.size(self.dims)
         return substitute(item.size, {each: self.dims[each.name] for each in item.symbols})
 
@@ -206,8 +239,8 @@ class Shapes:
         found: dict[str, Range] = {}
         names: dict[str, None] = {}
         for each in (*items_of(self.root), *self.where):
-            if isinstance(each, Word):
-                names |= dict.fromkeys(each.names)
+            if isinstance(each, Word | Broadcast):
+                names |= dict.fromkeys(_names_of(each))
             elif isinstance(each, str):
                 names |= dict.fromkeys(names_in(each))
             elif isinstance(each, DimExpr | Relation):
@@ -225,7 +258,8 @@ class Shapes:
                 raise BadShapeSpec(
                     place=f"the dim `{name}`",
                     found="a range or a relation, and no argument has this size",
-                    expected=f"one of the dims of the spec: {', '.join(sorted(spoken)) or 'none'}",
+                    expected=f"one of the dims of the spec: {', '.join(sorted(spoken)) or 'none'}"
+                    + did_you_mean(name, spoken),
                 )
         return dict.fromkeys(names, NATURAL) | found
 

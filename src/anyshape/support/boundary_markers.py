@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, overload
 
 import torch
 
@@ -21,15 +21,52 @@ MARKS: Final = ("__anyshape_disabled__", "_torchdynamo_disable")
 _LIMITS: Final = re.compile(r"don't trace into fused optimizer|optimizer .* not supported")
 
 
-def disable(function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+P = ParamSpec("P")
+R = TypeVar("R")
+M = TypeVar("M", bound=torch.nn.Module)
+
+
+class _Decorator(Protocol):
+    """`disable(reason=...)`: what it is given is left as it is."""
+
+    @overload
+    def __call__(self, function: M, /) -> M: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def disable(
+    function: None = None, recursive: bool = True, *, reason: str | None = None
+) -> _Decorator: ...
+@overload
+def disable(function: M, recursive: bool = True, *, reason: str | None = None) -> M: ...
+@overload
+def disable(
+    function: Callable[P, R], recursive: bool = True, *, reason: str | None = None
+) -> Callable[P, R]: ...
+def disable(
+    function: Callable[..., object] | None = None,
+    recursive: bool = True,
+    *,
+    reason: str | None = None,
+) -> Callable[..., object]:
     """Never compile a function or a module; also a decorator, bare or with arguments.
 
     Compiled code that calls it is split around the call. With `recursive=False` only its own code
     is left as it is, which is all that can be asked of a function that is not traced.
 
-        @anyshape.disable
-        def save(x):
-            numpy.save("x.npy", x.numpy())
+    >>> seen = []
+    >>> @anyshape.disable
+    ... def remember(x: torch.Tensor) -> None:
+    ...     seen.append(x.numpy().tolist())
+    >>> @anyshape.compile
+    ... def step(x: torch.Tensor) -> torch.Tensor:
+    ...     y = x * 2
+    ...     remember(y)
+    ...     return y + 1
+    >>> step(torch.ones(2)), step(torch.zeros(2)), seen
+    (tensor([3., 3.]), tensor([1., 1.]), [[2.0, 2.0], [0.0, 0.0]])
     """
     if function is None:
         return functools.partial(disable, recursive=recursive, reason=reason)
@@ -49,7 +86,16 @@ def _disabled(function: Callable[..., Any], reason: str | None) -> Callable[...,
 
 
 def graph_break(msg: str = "") -> None:
-    """End the graph here and begin another one; nothing outside of compiled code."""
+    """End the graph here and begin another one; nothing outside of compiled code.
+
+    >>> @anyshape.compile
+    ... def step(x: torch.Tensor) -> torch.Tensor:
+    ...     y = x * 2
+    ...     anyshape.graph_break()
+    ...     return y + 1
+    >>> step(torch.ones(2)), step(torch.zeros(2))
+    (tensor([3., 3.]), tensor([1., 1.]))
+    """
 
 
 setattr(graph_break, MARKS[0], "a graph break is asked for")

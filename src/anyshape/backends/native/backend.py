@@ -7,7 +7,6 @@ an event that says why. The graph carries a report of it (`REPORT`), which `expl
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -55,6 +54,7 @@ from anyshape.loops.text import segment_text
 from anyshape.ops.node_meta import COMPILE_ID, EXPECTED, FACTS, REPORT
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.support.lazy_dataclass import dataclass, field, replace
+from anyshape.support.user_warning import warn_user
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -79,7 +79,7 @@ def _failed(graph: torch.fx.GraphModule, error: Exception, examples: Sequence[An
         graph.meta[REPORT] = NativeReport(whole=str(error))
     elif isinstance(error, NativeUnavailable):
         graph.meta[REPORT] = NativeReport(whole=str(error))
-        _report_once(f"anyshape: no native code on this machine, graphs run eagerly: {error}")
+        _report_once(f"no native code on this machine, graphs run eagerly: {error}")
     elif config.on_compile_error == "raise":
         raise error
     else:
@@ -326,7 +326,7 @@ def _part_texts(parts: Iterable[Segment | PythonCall]) -> Iterable[str]:
 def _report_once(text: str) -> None:
     if text not in _told:
         _told.add(text)
-        warnings.warn(text, stacklevel=2)
+        warn_user(text)
 
 
 def _report_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exception) -> None:
