@@ -30,7 +30,7 @@ help:
 	@echo "make lint       ruff, pyright and mypy"
 	@echo "make format     let ruff rewrite the sources"
 	@echo "make bench      measure, and compare with peers"
-	@echo "make docs       regenerate what docs/ has of tables: operators, models, errors, names"
+	@echo "make docs       regenerate what docs/ has of tables: operators, models, errors, names, settings"
 	@echo "make site       the documentation as a site, in site/"
 	@echo "make dist       wheel and sdist, in dist/"
 	@echo "make clean      remove the environment and everything generated"
@@ -95,6 +95,7 @@ docs: $(ALL)
 	$(BIN)/python -m scripts.vector_math_report
 	$(BIN)/python -m scripts.error_pages
 	$(BIN)/python -m scripts.torch_names
+	$(BIN)/python -m scripts.settings_page
 
 # Warnings are errors: a link that leads nowhere, a page that is not there, a name without its docstring.
 site: $(SITE)

@@ -90,6 +90,7 @@ LAZY_IMPORTS = {
     ("anyshape.ops.float_scale", "fractions"): "it loads `decimal`; few scale a size by a float",
     ("anyshape.shared_cache.object_store", "fsspec"): "only for those who share a cache",
     ("anyshape.cli.cache", "anyshape.backends"): "it loads torch, and other commands do without",
+    ("anyshape.cli.doctor", "anyshape.cli.machine"): "it loads torch, and that may fail",
     ("anyshape.cli.export", "anyshape.export"): "it loads torch, and other commands do without",
     ("anyshape.export.torch_bridge", "torch.export"): "a peer: only for those who ask for it",
     ("anyshape.explain.report.page.html", "jinja2"): "only for those who ask for a report",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import anyshape
-from scripts import error_pages, torch_names
+from scripts import error_pages, settings_page, torch_names
 from tests import forks
 from tests.snippets import Page, check_command
 
@@ -53,6 +53,10 @@ def test_pages_of_errors_are_current():
     """`make docs` writes them."""
     there = {path.name: path.read_text(encoding="utf-8") for path in error_pages.FOLDER.iterdir()}
     assert there == error_pages.pages()
+
+
+def test_the_page_of_settings_is_current():
+    assert settings_page.PAGE.read_text(encoding="utf-8") == settings_page.page()
 
 
 def test_the_table_of_names_is_current():

@@ -520,14 +520,21 @@ def _is_ours(variable: str) -> bool:
 
 @cache
 def _check_variables(variables: frozenset[str]) -> None:
-    """Others may have names that begin so (a container's links to a service, say): only what looks
-    like one of ours is taken for a mistake."""
-    known = {*map(_variable, _SETTINGS), *OTHER_VARIABLES}
-    short = {each.removeprefix("ANYSHAPE_"): each for each in known}
-    for variable in sorted(variables - known):
-        near = get_close_matches(variable.removeprefix("ANYSHAPE_"), short, n=1, cutoff=0.8)
-        if near:
-            raise UnknownSetting(setting=variable, similar=[short[each] for each in near])
+    for variable in sorted(variables - known_variables()):
+        if meant := meant_variable(variable):
+            raise UnknownSetting(setting=variable, similar=[meant])
+
+
+def known_variables() -> set[str]:
+    return {*map(_variable, _SETTINGS), *OTHER_VARIABLES}
+
+
+def meant_variable(variable: str) -> str | None:
+    """The variable that an unknown one must be meant to be. Others may have names that begin as
+    ours do (a container's links to a service, say): only what looks much alike is a mistake."""
+    short = {each.removeprefix("ANYSHAPE_"): each for each in known_variables()}
+    near = get_close_matches(variable.removeprefix("ANYSHAPE_"), short, n=1, cutoff=0.8)
+    return short[near[0]] if near else None
 
 
 def _start_value(setting: Setting, environment: Mapping[str, str]) -> object:

@@ -12,11 +12,11 @@ import os
 import platform
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Final
 
-from anyshape.cli import cache, explain, export, profile, report, run
-from anyshape.cli.command import Command, Failure, add_commands
+from anyshape.cli import cache, config, doctor, explain, export, profile, report, run
+from anyshape.cli.command import Command, Failure, Parser, add_commands
+from anyshape.cli.doctor import installed
 from anyshape.support.requirements import TooOld, require_torch
 
 COMMANDS: Final = (
@@ -29,12 +29,14 @@ COMMANDS: Final = (
     ),
     Command("profile", "what earlier runs have seen of sizes", profile.add, profile.run),
     Command("cache", "compiled code: kept here, shared by a team, packed", cache.add, cache.run),
+    Command("config", "the settings, and what they are now", config.add, config.run, False),
+    Command("doctor", "is all there, and does it work here?", doctor.add, doctor.run, False),
 )
 
 
 def command_line() -> argparse.ArgumentParser:
     """All that the command takes."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="anyshape", description="Compile PyTorch functions once, run them at any shape."
     )
     parser.add_argument("--version", action="version", version=_versions())
@@ -44,22 +46,15 @@ def command_line() -> argparse.ArgumentParser:
 
 def _versions() -> str:
     """What a report of a bug has to say."""
-    anyshape, torch = map(_installed, ("anyshape", "torch"))
+    anyshape, torch = (installed(name) or "(not installed)" for name in ("anyshape", "torch"))
     return f"anyshape {anyshape}, Python {platform.python_version()}, torch {torch}"
-
-
-def _installed(name: str) -> str:
-    """Without loading it; a checkout on the path is not installed."""
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "(not installed)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
     try:
-        require_torch(_installed("torch"))
+        if options.needs_torch:
+            require_torch(installed("torch") or "")
         status = options.command(options)
         sys.stdout.flush()
     except (Failure, TooOld) as failure:

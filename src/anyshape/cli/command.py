@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple, NoReturn
+
+from anyshape.support.spelling import did_you_mean
 
 
 class Failure(Exception):
@@ -19,6 +22,31 @@ class Command(NamedTuple):
     #: says what it takes
     add: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    #: whether an unsuitable torch is an error before it begins
+    needs_torch: bool = True
+
+
+#: Words that argparse does not know, in its messages.
+_UNKNOWN: Final = re.compile(r"invalid choice: '([^']*)'|unrecognized arguments: (\S+)")
+
+
+class Parser(argparse.ArgumentParser):
+    """Asks whether another word was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        found = _UNKNOWN.search(message)
+        if found:
+            message += did_you_mean(found[1] or found[2], self._words())
+        super().error(message)
+
+    def _words(self) -> Iterable[str]:
+        for action in self._actions:
+            yield from action.option_strings
+            yield from map(str, action.choices or ())
+            if isinstance(action, argparse._SubParsersAction):
+                # Options of commands come back to the parser above them.
+                for parser in action.choices.values():
+                    yield from parser._words()
 
 
 def add_commands(parser: argparse.ArgumentParser, what: str, commands: Iterable[Command]) -> None:
@@ -27,7 +55,7 @@ def add_commands(parser: argparse.ArgumentParser, what: str, commands: Iterable[
     for command in commands:
         made = parsers.add_parser(command.name, help=command.help, description=command.help)
         command.add(made)
-        made.set_defaults(**{what: command.run})
+        made.set_defaults(**{what: command.run, "needs_torch": command.needs_torch})
 
 
 def takes_program(parser: argparse.ArgumentParser) -> None:

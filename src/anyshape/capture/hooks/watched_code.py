@@ -14,12 +14,13 @@ from torch._ops import OpOverload, OpOverloadPacket
 from anyshape.ops.origins import LIBRARY, OURSELVES, PACKAGES, TORCH, is_of_torch
 from anyshape.ops.table import lookup
 
-#: Of our own code, what users call (`check`), and the operators of exported graphs.
+#: Of our own code, what users call (`check`), the operators of exported graphs, and programs that
+#: stand for users' own.
 _OURS_WATCHED: Final = frozenset(
     os.path.join(OURSELVES, name)
     for name in (
         *("api.py", "export/results.py", "export/copy_on_write.py"),
-        "capture/outline/sequences.py",
+        *("capture/outline/sequences.py", "cli/self_test_programs.py"),
     )
 )
 

@@ -1,0 +1,222 @@
+"""`anyshape doctor`, `anyshape config`, `anyshape --version`, and words that are misspelt."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from anyshape import cli
+from anyshape.cli import doctor, machine
+from anyshape.config import config
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = cli.main(arguments)
+    return status, capsys.readouterr().out
+
+
+@pytest.fixture
+def untried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the self-test, which has a test of its own."""
+    monkeypatch.setattr(machine, "problems", lambda device: iter(()))
+
+
+def states(text: str) -> dict[str, str]:
+    found = json.loads(text)
+    assert found["ok"] == all(each["state"] != "broken" for each in found["findings"])
+    return {each["about"]: each["state"] for each in found["findings"]}
+
+
+def texts(text: str) -> str:
+    return "\n".join(f"{each['about']}: {each['text']}" for each in json.loads(text)["findings"])
+
+
+# -- doctor ----------------------------------------------------------------------------------------
+
+
+def test_all_is_well(capsys: pytest.CaptureFixture[str]):
+    status, out = said(capsys, "doctor")
+    assert status == 0, out
+    assert out.splitlines()[-1] == "all is well"
+    for about in ("anyshape", "Python", "torch", "llvmlite", "cache", "CPU", "GPU"):
+        assert f"ok     {about}: " in out
+    assert "self-test on cpu: 3 programs at 6 sizes, as eager" in out
+
+
+def test_as_json(capsys: pytest.CaptureFixture[str], untried: None):
+    status, out = said(capsys, "doctor", "--json")
+    assert status == 0
+    assert "broken" not in states(out).values()
+    assert metadata.version("torch") in texts(out)
+
+
+def test_code_that_gives_another_answer(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """By a program that is not the same when it is compiled."""
+
+    def changes(x: torch.Tensor) -> torch.Tensor:
+        return x + 1 if torch.compiler.is_compiling() else x
+
+    monkeypatch.setattr(machine, "PROGRAMS", {"a wrong one": changes})
+    status, out = said(capsys, "doctor")
+    assert status == 1
+    assert "another answer than eager at 64 rows" in out
+
+
+def test_code_that_is_not_native(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def eager(x: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(x.numpy() * 2)
+
+    monkeypatch.setattr(machine, "PROGRAMS", {"numpy's": eager})
+    monkeypatch.setattr(machine, "NATIVE", {"numpy's": eager})
+    status, out = said(capsys, "doctor")
+    assert status == 1
+    assert "operator by operator" in out
+
+
+def test_code_that_cannot_be_made(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    def fails(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("no such thing")
+
+    monkeypatch.setattr(machine.api, "compile", fails)
+    status, out = said(capsys, "doctor")
+    assert status == 1
+    assert "broken self-test on cpu: gradients: RuntimeError: no such thing" in out
+
+
+def test_variables(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, untried: None
+):
+    for name, value in {
+        "RECOMPILE_LIMT": "3",
+        "PORT": "80",
+        "SPECIALIZE_INT": "maybe",
+        "LOGS": "dynamic",
+    }.items():
+        monkeypatch.setenv(f"ANYSHAPE_{name}", value)
+    monkeypatch.setenv("SECRET_OF_OTHERS", "hidden")
+    with config.patch(specialize_int=False):
+        pass
+    status, out = said(capsys, "doctor", "--json")
+    found = states(out)
+    assert status == 1
+    assert found["ANYSHAPE_RECOMPILE_LIMT"] == "broken"
+    assert "did you mean ANYSHAPE_RECOMPILE_LIMIT?" in texts(out)
+    assert found["ANYSHAPE_PORT"] == "note"
+    assert found["ANYSHAPE_LOGS"] == "ok"
+    assert found["self-test"] == "note"
+    assert "hidden" not in out
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_a_cache_that_cannot_be_written_to(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, untried: None
+):
+    (tmp_path / "file").write_text("in the way")
+    with config.patch(cache_dir=str(tmp_path / name)):
+        status, out = said(capsys, "doctor", "--json")
+    assert (status, states(out)["cache"]) == (1, "broken")
+
+
+def test_the_size_of_a_cache(capsys: pytest.CaptureFixture[str], tmp_path: Path, untried: None):
+    (tmp_path / "code").write_bytes(bytes(3 << 20))
+    with config.patch(cache_dir=str(tmp_path)):
+        _, out = said(capsys, "doctor")
+    assert f"{tmp_path}, 3.0 MB of {config.cache_size_mb} in 1 files" in out
+
+
+@pytest.mark.parametrize(
+    ("versions", "about", "text"),
+    [
+        (
+            {"torch": "2.3.1"},
+            "torch",
+            "anyshape needs torch 2.11 or later, and this is torch 2.3.1",
+        ),
+        ({"torch": None}, "torch", "not installed"),
+        ({"llvmlite": None}, "llvmlite", "pip install llvmlite"),
+    ],
+)
+def test_packages(
+    versions: dict[str, str | None],
+    about: str,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    untried: None,
+):
+    real = doctor.installed
+    monkeypatch.setattr(
+        doctor, "installed", lambda name: versions[name] if name in versions else real(name)
+    )
+    status, out = said(capsys, "doctor", "--json")
+    assert (status, states(out)[about]) == (1, "broken")
+    assert text in texts(out)
+
+
+# -- config ----------------------------------------------------------------------------------------
+
+
+def test_all_settings(capsys: pytest.CaptureFixture[str]):
+    status, out = said(capsys, "config", "--json")
+    found = {each["name"]: each for each in json.loads(out)}
+    assert status == 0
+    assert sorted(found) == sorted(set(dir(config)) - {"patch"})
+    for each in found.values():
+        assert each["description"].endswith(".")
+        assert each["variable"] == f"ANYSHAPE_{each['name'].upper()}"
+        assert each["group"]
+        assert each["accepted"]
+
+
+def test_some_settings(capsys: pytest.CaptureFixture[str]):
+    with config.patch(recompile_limit=8):
+        status, out = said(capsys, "config", "recompile_limit")
+    assert status == 0
+    assert "recompile_limit = 8  (default: 64)" in out
+    assert "ANYSHAPE_RECOMPILE_LIMIT" in out
+    assert "duck_shape" not in out
+
+
+def test_a_setting_that_does_not_exist(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["config", "duckshape"]) == 2
+    assert "there is no setting duckshape; did you mean 'duck_shape'?" in capsys.readouterr().err
+
+
+def test_a_variable_that_does_not_exist(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("ANYSHAPE_DUCKSHAPE", "1")
+    assert cli.main(["config"]) == 2
+    assert "ANYSHAPE_DUCK_SHAPE" in capsys.readouterr().err
+
+
+# -- words that are misspelt -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["docter"], "doctor"),
+        (["reprot", "x"], "report"),
+        (["doctor", "--jsno"], "--json"),
+        (["profile", "shwo"], "show"),
+    ],
+)
+def test_words_that_are_misspelt(
+    arguments: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert f"did you mean '{meant}'?" in capsys.readouterr().err
