@@ -407,7 +407,7 @@ def _scheduled(x: Tensor, y: Tensor) -> None:
     [
         (_penalty, "create_graph=True", "create_graph=True)"),
         (_zeros, "set_to_none=False", "set_to_none=False)"),
-        (_if_large, "truth of a tensor", "if _loss"),
+        (_if_large, "branches on a tensor's value", "if _loss"),
         (_sparse, "sparse gradient", "backward()"),
         (_other_optimizer, "`Rprop.step` is not exported", "_RPROP.step()"),
         (_dampened, "call `step\\(\\)` once before", "_DAMPENED.step()"),

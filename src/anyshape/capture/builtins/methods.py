@@ -89,7 +89,7 @@ def method(
         if hooks.outside.is_external(owner) and not is_constant(hooks, owner):
             raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside")
         return pure(hooks, bound, args, kwargs)
-    raise AbortCapture(f"`{name}` of a {type(owner).__name__} is native code without a model")
+    raise AbortCapture(f"cannot trace into `{name}` of a {type(owner).__name__}")
 
 
 #: Containers that show another one, which is guarded where it came from outside.
@@ -105,9 +105,7 @@ def _read_only(
     hooks: Hooks, bound: Any, name: str, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> object:
     if kwargs or name not in _READS_ONLY:
-        raise AbortCapture(
-            f"`{name}` of a {type(bound.__self__).__name__} is native code without a model"
-        )
+        raise AbortCapture(f"cannot trace into `{name}` of a {type(bound.__self__).__name__}")
     if name == "isdisjoint":
         return bound(*([hooks.key(item) for item in hooks.iterate(arg)] for arg in args))
     return bound(*(hooks.key(arg) for arg in args[:1]), *args[1:])
@@ -155,7 +153,7 @@ def _class_method(
         return pure(hooks, bound, args, kwargs)
     if name in ("mro", "__subclasses__"):
         return bound(*args)
-    raise AbortCapture(f"`{owner.__name__}.{name}` is native code without a model")
+    raise AbortCapture(f"cannot trace into `{owner.__name__}.{name}`")
 
 
 def _get_attribute(hooks: Hooks, bound: object, owner: object, args: Any, kwargs: object) -> object:

@@ -110,7 +110,7 @@ def call(hooks: Hooks, function: object, args: tuple[Any, ...], kwargs: dict[str
     if type(function) is _BOUND and type(function.__self__) in OWNERS:
         return method(hooks, function, function.__self__, function.__name__, args, kwargs)
     if not _has_hash(function) or not callable(function):
-        raise AbortCapture(f"`{_full_name(function)}` is native code without a model")
+        raise AbortCapture(f"cannot trace into `{_full_name(function)}`")
     disabled = why_disabled(function)
     if disabled is not None:
         raise AbortCapture(f"`{_full_name(function)}` is not to be traced: {disabled}")
@@ -132,10 +132,8 @@ def call(hooks: Hooks, function: object, args: tuple[Any, ...], kwargs: dict[str
     handler = handler_of(function)
     if handler is not None:
         return handler(hooks, function, args, kwargs)
-    is_python = isinstance(function, types.FunctionType)
-    what = "Python code that is not followed" if is_python else "native code without a model"
     raise AbortCapture(
-        f"`{_full_name(function)}` is {what}", "call it outside the compiled function"
+        f"cannot trace into `{_full_name(function)}`", "call it outside the compiled function"
     )
 
 
@@ -184,7 +182,7 @@ def _asked(
     hooks: Hooks, function: object, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> object:
     if len(args) != 1:
-        raise AbortCapture(f"`{_full_name(function)}` is native code without a model")
+        raise AbortCapture(f"cannot trace into `{_full_name(function)}`")
     # The question has been asked, and the answer is at hand.
     hooks.tracer.checking = False
     return hooks.truth(args[0])

@@ -71,7 +71,7 @@ def _index(recorder: Recorder, tensor: torch.Tensor) -> object:
 def _truth(recorder: Recorder, tensor: torch.Tensor) -> bool:
     value = bool(tensor)
     node = recorder.graph.call_function(bool, (recorder.node(tensor),))
-    recorder.branch_on_number(node, value, "the program asks for the truth of a tensor")
+    recorder.branch_on_number(node, value, "the program branches on a tensor's value")
     return value
 
 
