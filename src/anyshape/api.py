@@ -153,6 +153,19 @@ def _total(function: FunctionCompiler) -> Stats:
     )
 
 
+def _call_first(
+    compiled: Callable[..., object],
+    function: FunctionCompiler,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    verbose: bool,
+) -> None:
+    """A call that is to be explained, if there is one; the program may have a `verbose` too."""
+    if args or kwargs:
+        own = function.target.signature.parameters
+        compiled(*args, **(kwargs | ({"verbose": True} if verbose and "verbose" in own else {})))
+
+
 class CompiledMethod(Protocol[P, R_co]):
     """A compiled method of an instance: `instance.method`, for type checkers."""
 
@@ -218,12 +231,11 @@ class Compiled(Generic[P, R]):
         """What it did so far."""
         return _total(self._function)
 
-    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Explanation:
+    def explain(self, *args: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
-        them first."""
-        if args or kwargs:
-            self(*args, **kwargs)
-        return self._function.explain()
+        them first. `verbose`: with every layer and parameter, which are told once otherwise."""
+        _call_first(self, self._function, args, kwargs, verbose)
+        return replace(self._function.explain(), is_verbose=verbose)
 
     @property
     def entries(self) -> list[Entry]:
@@ -448,12 +460,11 @@ class CompiledModule(torch.nn.Module):
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
 
-    def explain(self, *args: Any, **kwargs: Any) -> Explanation:
+    def explain(self, *args: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
-        them first."""
-        if args or kwargs:
-            self(*args, **kwargs)
-        found = _STATE[self][1].explain()
+        them first. `verbose`: with every layer and parameter, which are told once otherwise."""
+        _call_first(self, _STATE[self][1], args, kwargs, verbose)
+        found = replace(_STATE[self][1].explain(), is_verbose=verbose)
         return found.and_also(_WITH_HOOKS[self].explain()) if self in _WITH_HOOKS else found
 
     @property

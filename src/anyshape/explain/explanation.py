@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from linecache import getline
 from typing import Final
@@ -41,17 +42,20 @@ class EntryExplanation:
     #: what is native code and what torch is called for, and why
     code: Sequence[str] = ()
 
-    def lines(self) -> list[str]:
+    def lines(self, is_verbose: bool = False) -> list[str]:
+        """All that is known, or with equal layers and what modules hold told once."""
         graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
         lines = [f"entry {self.id}: served {self.hits} calls after the first{graphs}"]
         if not any(each.is_free for each in self.sizes):
             lines.append("  dynamic: nothing, every size is fixed")
         for alike in _alike(self.sizes):
-            lines += _sizes_lines(alike)
-        for guard in self.conditions:
-            lines.append(f"  only if {guard.text}: {guard.reason}")
-            if guard.user_frame is not None:
-                lines += _place(guard.user_frame)
+            lines += _sizes_lines(alike, is_verbose)
+        for guards in _folded(self.conditions, is_verbose):
+            first, more = guards[0], len(guards) - 1
+            also = f" (and {more} alike in other layers)" if more else ""
+            lines.append(f"  only if {first.text}: {first.reason}{also}")
+            if first.user_frame is not None:
+                lines += _place(first.user_frame)
         for reason, frame in self.breaks:
             lines.append(f"  a graph ends: {reason}")
             if frame is not None:
@@ -72,10 +76,32 @@ def _alike(sizes: Sequence[DimStatus]) -> list[list[DimStatus]]:
     return list(groups.values())
 
 
-def _sizes_lines(alike: Sequence[DimStatus]) -> list[str]:
-    first, more = alike[0], len(alike) - _MOST_ALIKE
-    listed = ", ".join(map(str, alike[:_MOST_ALIKE])) + (f" and {more} more" if more > 0 else "")
+def _sizes_lines(alike: Sequence[DimStatus], is_verbose: bool) -> list[str]:
+    first = alike[0]
+    most = len(alike) if is_verbose else _MOST_ALIKE
+    if not is_verbose and len(alike) > most and all(map(_is_of_module, alike)):
+        listed = f"{len(alike)} sizes and integers that modules hold, {first} among them"
+    else:
+        more = len(alike) - most
+        listed = ", ".join(map(str, alike[:most])) + (f" and {more} more" if more > 0 else "")
     return [f"  {first.state}: {listed}: {first.why}", f"      {first.background}"]
+
+
+def _is_of_module(status: DimStatus) -> bool:
+    return "._modules[" in status.source or "._parameters[" in status.source
+
+
+#: The number of a layer in a path.
+_LAYER: Final = re.compile(r"\['\d+'\]")
+
+
+def _folded(conditions: Sequence[Guard], is_verbose: bool) -> list[list[Guard]]:
+    """Those that differ in the number of a layer alone are told together."""
+    groups: dict[object, list[Guard]] = {}
+    for index, guard in enumerate(conditions):
+        alike = (_LAYER.sub("[]", guard.text), guard.reason, guard.user_frame)
+        groups.setdefault(index if is_verbose else alike, []).append(guard)
+    return list(groups.values())
 
 
 def _place(frame: Frame) -> list[str]:
@@ -85,7 +111,7 @@ def _place(frame: Frame) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Prints well."""
+    """Prints well: first why there were several compiles, then each program."""
 
     function: str
     entries: Sequence[EntryExplanation]
@@ -100,6 +126,8 @@ class Explanation:
     unused_sources: Sequence[str] = ()
     #: no further call is compiled for
     is_given_up: bool = True
+    #: with every layer and every size
+    is_verbose: bool = False
 
     def and_also(self, other: Explanation) -> Explanation:
         """Of one function that is compiled twice over, such as a module with hooks and without."""
@@ -123,13 +151,14 @@ class Explanation:
             lines.append(f"  {how}: {self.eager}")
             if self.eager_frame is not None:
                 lines += _place(self.eager_frame)
-        for entry in self.entries:
-            lines += entry.lines()
-        lines += [f"compiled again because {reason}" for reason in self.recompiles]
+        lines += [f"  compiled again because {reason}" for reason in self.recompiles]
         lines += [
-            f"config.dynamic_sources names {each}: not met so far" for each in self.unused_sources
+            f"  config.dynamic_sources names {each}: not met so far" for each in self.unused_sources
         ]
+        for entry in self.entries:
+            lines += entry.lines(self.is_verbose)
         for part in self.parts:
+            part = replace(part, is_verbose=self.is_verbose)
             lines += [f"  | {line}" for line in str(part).splitlines()]
         return "\n".join(lines)
 
@@ -155,7 +184,7 @@ class DimStatus:
     state: str
     #: what it may be: a value, or a range
     values: str
-    #: whose word it is: "a mark", "the profile", "rank 0 and rank 3"
+    #: what decided it: "a mark", "the profile", "rank 0 and rank 3"
     by: str
     reason: str
     change: str
@@ -177,7 +206,7 @@ class DimStatus:
 
     @property
     def background(self) -> str:
-        return f"by {self.by}, since {self.since}; what would change it: {self.change}"
+        return f"decided by {self.by}, since {self.since}; what would change it: {self.change}"
 
 
 def standings(

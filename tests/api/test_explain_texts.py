@@ -1,0 +1,74 @@
+"""What `explain` prints of deep models: what a user can act on first, equal layers once."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+import anyshape
+
+
+class Block(nn.Module):
+    def __init__(self, width: int, scale: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.scale = scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linear(x) * self.scale if self.scale > 1 else self.linear(x)
+
+
+def explained(*scales: int) -> tuple[list[str], list[str]]:
+    model = anyshape.compile(nn.Sequential(*(Block(4, scale) for scale in scales)))
+    with torch.no_grad():
+        for n in (2, 3, 5):
+            model(torch.ones(n, 4))
+    assert isinstance(model, anyshape.CompiledModule)
+    return str(model.explain()).splitlines(), str(model.explain(verbose=True)).splitlines()
+
+
+def test_equal_layers_are_told_once():
+    short, long = explained(*[2] * 8)
+    deeper, deeper_long = explained(*[2] * 16)
+    assert len(short) == len(deeper) < len(long) < len(deeper_long)
+    (first, *_) = [line for line in deeper if ".scale == 2" in line]
+    assert first.endswith("(and 15 alike in other layers)")
+    assert any("sizes and integers that modules hold" in line for line in deeper)
+    # All of them are there for those who ask.
+    for index in range(16):
+        assert any(f"['{index}'].scale == 2" in line for line in deeper_long)
+        weight = f"['{index}']._modules['linear']._parameters['weight']"
+        assert any(weight in line for line in deeper_long)
+
+
+def test_layers_that_differ_are_told_apart():
+    short, _ = explained(2, 2, 3, 2)
+    told = [line for line in short if ".scale == " in line]
+    assert any(".scale == 3" in line and "alike" not in line for line in told)
+    assert any(".scale == 2" in line and "(and 2 alike" in line for line in told)
+
+
+def test_inputs_are_never_folded():
+    def f(*xs: Tensor) -> Tensor:
+        return torch.stack([x.sum() for x in xs])
+
+    compiled = anyshape.compile(f)
+    text = str(compiled.explain(*(torch.ones(n) for n in range(2, 6))))
+    for n in range(4):
+        assert f"L['xs'][{n}].size()[0]" in text
+
+
+def test_recompiles_come_first():
+    short, _ = explained(2)
+    assert short[1].startswith("  compiled again because ")
+    assert short[2].startswith("entry ")
+
+
+def test_a_program_with_a_verbose_of_its_own():
+    def f(x: Tensor, verbose: bool = False) -> Tensor:
+        return x + 1 if verbose else x
+
+    compiled = anyshape.compile(f)
+    compiled.explain(torch.ones(2), verbose=True)
+    compiled.explain(torch.ones(2))
+    assert compiled.stats().captures == 2
