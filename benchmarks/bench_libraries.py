@@ -41,7 +41,7 @@ def _times_eager(eager: Callable[[], Any], ours: Callable[[], Any]) -> float:
 def measured(row: Row) -> str:
     """A line of the table."""
     module = row.module()
-    compiled = anyshape.compile(module)
+    compiled: Any = anyshape.compile(module)
     args, kwargs = row.inputs(*row.pairs[0])
     with torch.no_grad():
         for pair in row.pairs[:6]:

@@ -188,6 +188,8 @@ class Compiled(Generic[P, R]):
     1
     """
 
+    __wrapped__: Callable[P, R]
+
     def __init__(self, original: Callable[P, R], target: Any, options: Options) -> None:
         self._function = FunctionCompiler(target, options)
         self._original = original
@@ -265,17 +267,6 @@ class _MaybeDecorator(Protocol):
 
 
 @overload
-def compile(
-    function: None = None,
-    *,
-    disable: Literal[False] = False,
-    **options: Unpack[CompileOptions],
-) -> _Decorator: ...
-@overload
-def compile(
-    function: None = None, *, disable: bool, **options: Unpack[CompileOptions]
-) -> _MaybeDecorator: ...
-@overload
 def compile(function: M, *, disable: bool = False, **options: Unpack[CompileOptions]) -> M: ...
 @overload
 def compile(
@@ -288,6 +279,17 @@ def compile(
 def compile(
     function: Callable[P, R], *, disable: bool, **options: Unpack[CompileOptions]
 ) -> Callable[P, R]: ...
+@overload
+def compile(
+    function: None = None,
+    *,
+    disable: Literal[False] = False,
+    **options: Unpack[CompileOptions],
+) -> _Decorator: ...
+@overload
+def compile(
+    function: None = None, *, disable: bool, **options: Unpack[CompileOptions]
+) -> _MaybeDecorator: ...
 @spelled
 def compile(
     function: Callable[..., object] | None = None,

@@ -49,7 +49,7 @@ BLOCK = Shapes({"x": "batch seq 16", "mask": "batch seq"}, "0 <= batch <= 4096",
 @pytest.mark.parametrize("first", [(3, 5), (0, 1), (1, 1), (0, 9), (1, 4), (4096, 1), (1, 300)])
 def test_a_block_over_its_whole_contract(first: tuple[int, int]):
     module = Block().eval()
-    compiled = anyshape.compile(module, shapes=BLOCK, fullgraph=True)
+    compiled: Any = anyshape.compile(module, shapes=BLOCK, fullgraph=True)
     chance = random.Random(0)
     sizes = [first, (0, 1), (1, 1), (0, 300), (1, 300), (4096, 1)]
     calls = 500 if first == (3, 5) else 20
@@ -81,7 +81,7 @@ def test_a_block_over_its_whole_contract(first: tuple[int, int]):
 def test_a_call_outside(
     x: tuple[int, ...], mask: tuple[int, ...], says: str, compiled_before: bool
 ):
-    compiled = anyshape.compile(Block(), shapes=BLOCK)
+    compiled: Any = anyshape.compile(Block(), shapes=BLOCK)
     if compiled_before:
         compiled(torch.randn(2, 3, 16), torch.ones(2, 3, dtype=torch.bool))
     with pytest.raises(ShapeContractViolation) as caught:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -32,7 +33,7 @@ class Scaled(nn.Module):
 
 def dynamic_with(sources: str) -> list[str]:
     with config.patch(dynamic_sources=sources):
-        compiled = anyshape.compile(Scaled())
+        compiled: Any = anyshape.compile(Scaled())
         compiled(torch.rand(2, 4), 5)
     return [symbol.source for symbol in compiled.entries[0].symbols.values()]
 

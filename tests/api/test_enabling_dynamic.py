@@ -307,7 +307,7 @@ def test_the_list_stands_above_all_flags_that_force_static_shapes(name: str, sou
         allow_unspec_int_on_nn_module=False,
         specialize_int=True,
     ):
-        compiled = anyshape.compile(Model(), dynamic=False)
+        compiled: Any = anyshape.compile(Model(), dynamic=False)
         compiled(torch.rand(4))
     assert [symbol.source for symbol in compiled.entries[0].symbols.values()] == [source]
 
@@ -379,7 +379,7 @@ def test_pitfall_flags_stand_above_mark_dynamic(flag: str, which: str) -> None:
         model = Sums()
         anyshape.mark_dynamic(getattr(model, which), 0)
         with config.patch(**others | {flag: forced}):
-            compiled = anyshape.compile(model)
+            compiled: Any = anyshape.compile(model)
             compiled(torch.rand(4))
         is_dynamic = any(which in s.source for s in compiled.entries[0].symbols.values())
         assert is_dynamic is not forced
@@ -463,7 +463,7 @@ def test_the_flags_to_verify(flag: str, free: bool, source: str) -> None:
     others: dict[str, Any] = {name: value for name, value, _ in FLAGS}
     for value in (not free, free):
         with config.patch(**others | {flag: value}):
-            compiled = anyshape.compile(Sums(), dynamic=True)
+            compiled: Any = anyshape.compile(Sums(), dynamic=True)
             compiled(torch.rand(4))
             explained = str(compiled.explain())
         found = any(source in s.source for s in compiled.entries[0].symbols.values())
@@ -476,7 +476,7 @@ def test_flags_hold_for_modules_that_are_not_called(how: str) -> None:
     """A module that is an argument, or whose method is compiled, is a module."""
     model = Model()
     target = Model.forward if how == "function" else model.forward
-    compiled = anyshape.compile(target, dynamic=True)
+    compiled: Any = anyshape.compile(target, dynamic=True)
     given = (model,) if how == "function" else ()
     compiled(*given, torch.rand(4))
     assert [s.source for s in compiled.entries[0].symbols.values()] == ["L['x'].size()[0]"]
@@ -493,12 +493,12 @@ class Counter(nn.Module):
 
 
 def test_counters_become_dynamic_unless_the_flag_is_set() -> None:
-    compiled = anyshape.compile(Counter())
+    compiled: Any = anyshape.compile(Counter())
     for _ in range(6):
         compiled(torch.ones(2))
     assert compiled.stats().graphs == 2
     with config.patch(allow_unspec_int_on_nn_module=False):
-        strict = anyshape.compile(Counter())
+        strict: Any = anyshape.compile(Counter())
         for step in range(1, 7):
             assert strict(torch.ones(1)).item() == step
     assert strict.stats().graphs == 6

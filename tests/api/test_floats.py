@@ -122,7 +122,7 @@ class Decayed(nn.Module):
 def test_floats_on_modules(allowed: bool, graphs: int) -> None:
     module = Decayed()
     with config.patch(allow_unspec_int_on_nn_module=allowed):
-        compiled = anyshape.compile(module)
+        compiled: Any = anyshape.compile(module)
         for rate in (0.5, 0.25, 0.125, 0.75):
             module.rate = rate
             check(compiled, module.forward, torch.rand(3))

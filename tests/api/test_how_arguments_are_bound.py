@@ -106,7 +106,7 @@ def test_what_is_changed_between_calls_is_noticed(
     make: Callable[[], tuple[Any, Callable[[], None]]],
 ) -> None:
     function, change = make()
-    compiled = anyshape.compile(function)
+    compiled: Any = anyshape.compile(function)
     x = torch.arange(3.0)
     for _ in range(2):
         assert torch.equal(compiled(x), function(x))

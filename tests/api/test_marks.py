@@ -283,13 +283,13 @@ def test_mark_static_of_a_class_of_modules() -> None:
     anyshape.mark_static(Kept)
     with config.patch(**FREE):
         for kind, free in ((Scaled, True), (Kept, False), (Derived, False)):
-            compiled = anyshape.compile(kind(4), dynamic=True)
+            compiled: Any = anyshape.compile(kind(4), dynamic=True)
             compiled(torch.rand(4))
             sources = [symbol.source for symbol in compiled.entries[0].symbols.values()]
             assert "L['x'].size()[0]" in sources
             assert any("self" in source for source in sources) == free, sources
     with config.patch(dynamic_sources="L['self'].times", **FREE):
-        compiled = anyshape.compile(Kept(4))
+        compiled: Any = anyshape.compile(Kept(4))
         compiled(torch.rand(4))
         assert [s.source for s in compiled.entries[0].symbols.values()] == ["L['self'].times"]
 
@@ -376,7 +376,7 @@ def test_a_mark_that_is_not_followed_is_reported(caplog: pytest.LogCaptureFixtur
     anyshape.set_logs(dynamic=True)
     try:
         with caplog.at_level(logging.DEBUG, "anyshape"):
-            compiled = anyshape.compile(module)
+            compiled: Any = anyshape.compile(module)
             compiled(torch.rand(4))
     finally:
         anyshape.set_logs(dynamic=False)
@@ -491,7 +491,7 @@ def test_a_plain_integer_where_a_dynamic_one_was() -> None:
 
 def test_dynamic_ints_on_modules() -> None:
     module = Scaled(4)
-    compiled = anyshape.compile(module)
+    compiled: Any = anyshape.compile(module)
     x = torch.rand(4)
     for n in (2, 3, 4):
         module.times = DynamicInt(n)

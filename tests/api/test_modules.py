@@ -369,7 +369,7 @@ def test_compiled_inside_compiled() -> None:
     torch.manual_seed(0)
     inner = MLP(4, 2)
     whole = nn.Sequential(nn.Linear(4, 4), anyshape.compile(inner))
-    outer = anyshape.compile(whole, dynamic=True)
+    outer: Any = anyshape.compile(whole, dynamic=True)
     for size in (3, 1, 0, 5):
         x = torch.randn(size, 4)
         assert torch.allclose(outer(x), inner(whole[0](x)), atol=1e-6)
@@ -408,7 +408,7 @@ def test_method_compiled_in_a_class() -> None:
             self.linear, self.scale = nn.Linear(4, 4), scale
 
         @anyshape.compile(dynamic=True)
-        def forward(self, x: Tensor) -> Tensor:
+        def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride] an object in the place of a method
             return self.linear(x) * self.scale
 
     one, two = Scaled(1.0), Scaled(3.0)

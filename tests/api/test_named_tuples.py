@@ -48,7 +48,7 @@ CALLS: Any = [made_inside, from_outside, unpacked]
 @pytest.mark.parametrize("function", CALLS)
 @pytest.mark.parametrize("kind", [Pair, Renamed])
 def test_as_eager(function: Any, kind: Any) -> None:
-    compiled = anyshape.compile(function, dynamic=True)
+    compiled: Any = anyshape.compile(function, dynamic=True)
     for size in (3, 7, 0, 1):
         x = torch.arange(float(size))
         pair = kind(x + 0.5, x * 3)

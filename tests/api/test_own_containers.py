@@ -49,7 +49,7 @@ PROGRAMS = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_is_captured_whole(name: str) -> None:
     function = PROGRAMS[name]
-    compiled = anyshape.compile(function, fullgraph=True, dynamic=True)
+    compiled: Any = anyshape.compile(function, fullgraph=True, dynamic=True)
     for size in (2, 3, 4):
         x = torch.randn(size, 3)
         torch.testing.assert_close(compiled(x), function(x))

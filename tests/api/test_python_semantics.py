@@ -632,7 +632,7 @@ def test_not_implemented_is_asked_once():
     def f(x):
         equal = a == b
         try:
-            a + b
+            a + b  # pyright: ignore[reportUnusedExpression] it raises
         except TypeError:
             return x + 1, equal
 

@@ -47,7 +47,7 @@ def graphs(
     **settings: Any,
 ) -> int:
     """Compile, compare with eager at each size, and count the graphs."""
-    compiled = anyshape.compile(function, **settings)
+    compiled: Any = anyshape.compile(function, **settings)
     for size in sizes:
         x = torch.rand(size)
         expected = function(x)

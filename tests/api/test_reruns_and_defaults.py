@@ -124,7 +124,8 @@ def test_defaults_are_added() -> None:
     def function(x: Tensor, scale: float) -> Tensor:
         return x * scale
 
-    compiled, x = anyshape.compile(function), torch.ones(2)
+    compiled: Any = anyshape.compile(function)
+    x = torch.ones(2)
     compiled(x, 2.0)
     with pytest.raises(TypeError, match="missing 1 required positional argument: 'scale'"):
         compiled(x)

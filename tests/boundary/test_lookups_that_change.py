@@ -49,7 +49,7 @@ def by_both(o: Any, x: torch.Tensor) -> torch.Tensor:
 def test_through_the_dictionary(kind: type, function: Any) -> None:
     mine, others = kind(), kind()
     mine.n = others.n = 0
-    compiled = anyshape.compile(function)
+    compiled: Any = anyshape.compile(function)
     for size in (1, 2, 3, 4, 5, 6):
         x = torch.ones(size)
         assert torch.equal(compiled(mine, x), function(others, x))

@@ -84,7 +84,7 @@ class Trial:
     def _captured(self, grad: bool) -> tuple[Any, ...]:
         before = switch.replayed
         with torch.set_grad_enabled(grad), captures() as found:
-            compiled = anyshape.compile(self._built(), dynamic=True, backend="eager")
+            compiled: Any = anyshape.compile(self._built(), dynamic=True, backend="eager")
             answers = self._answers(compiled)
             assert equal(answers, self._answers(self._built()))
         told = re.sub(r"\d+/\d+", "", str(compiled.explain()))

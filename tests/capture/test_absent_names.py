@@ -175,7 +175,7 @@ def test_an_empty_cell_that_is_filled() -> None:
         return function, fill
 
     function, fill = make()
-    compiled = anyshape.compile(function)
+    compiled: Any = anyshape.compile(function)
     assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
     fill()
     assert compiled(torch.ones(2)).tolist() == [5.0, 5.0]

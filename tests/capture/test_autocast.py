@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -30,7 +32,7 @@ def convolution(x: torch.Tensor, half: torch.Tensor) -> tuple[torch.Tensor]:
 @pytest.mark.parametrize("function", [products, convolution])
 @pytest.mark.parametrize("grad", [False, True])
 def test_mixed_dtypes_stay_dynamic(function, grad: bool):
-    compiled = anyshape.compile(function, dynamic=True)
+    compiled: Any = anyshape.compile(function, dynamic=True)
     half = torch.rand(8, 8).to(torch.bfloat16)
     with torch.set_grad_enabled(grad), torch.autocast("cpu", torch.bfloat16):
         for size in (5, 7, 1, 2, 33):

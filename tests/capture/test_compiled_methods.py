@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 import anyshape
@@ -33,7 +35,7 @@ class Model(torch.nn.Module):
 
 def test_of_a_module():
     model = Model()
-    compiled = anyshape.compile(model)
+    compiled: Any = anyshape.compile(model)
     for size in (2, 3, 4):
         x = torch.rand(size, 4)
         torch.testing.assert_close(compiled(x), model.linear(x).relu() + 1)

@@ -55,5 +55,5 @@ def test_python_code_that_is_not_followed_is_not_called_native() -> None:
 def test_a_function_without_a_module() -> None:
     names: dict[str, Any] = {}
     exec("def function(x): return x + 1", names)
-    compiled = anyshape.compile(names["function"], dynamic=True)
+    compiled: Any = anyshape.compile(names["function"], dynamic=True)
     assert torch.equal(compiled(torch.ones(3)), torch.ones(3) + 1)

@@ -4,6 +4,7 @@ has the layout that capture saw, whatever torch chooses later."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -44,7 +45,7 @@ def _joined(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("function", [_by_strides, _joined])
 def test_another_kernel(function, first: bool, grad: bool, backend: str) -> None:
-    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    compiled: Any = anyshape.compile(function, dynamic=True, backend=backend)
     for number, (batch, rows) in enumerate(((2, 5), (3, 7), (1, 1), (2, 9))):
         torch.backends.cuda.enable_flash_sdp((number % 2 == 0) == first)
         tensors = _heads(batch, rows, grad)

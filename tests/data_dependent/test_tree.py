@@ -20,7 +20,7 @@ def compare(
     function: Callable[..., Any], inputs: Inputs, calls: int = 20, **options: Any
 ) -> anyshape.api.Stats:
     """Eager and compiled, call by call, from the same random state."""
-    compiled = anyshape.compile(function, **options)
+    compiled: Any = anyshape.compile(function, **options)
     for call in range(calls):
         results = []
         for each in (function, compiled):
@@ -167,7 +167,7 @@ def test_a_dimension_marked_unbacked(size: int) -> None:
         torch._check(x.shape[0] < 10)
         return x * y if x.shape[0] < 10 else None
 
-    compiled = anyshape.compile(function, fullgraph=True)
+    compiled: Any = anyshape.compile(function, fullgraph=True)
     x, y = torch.randn(5), torch.randn(5)
     anyshape.mark_unbacked(x, 0)
     anyshape.mark_unbacked(y, 0)
@@ -242,7 +242,7 @@ def test_what_grows_without_end_runs_in_parts() -> None:
             return x
 
     module = Looping()
-    compiled = anyshape.compile(module)
+    compiled: Any = anyshape.compile(module)
     with torch.no_grad():
         for call in range(60):
             torch.manual_seed(call)
@@ -270,7 +270,7 @@ def test_a_function_with_foreign_calls_runs_in_parts() -> None:
             return self.block(torch.from_numpy(inner))
 
     module = Model()
-    compiled = anyshape.compile(module)
+    compiled: Any = anyshape.compile(module)
     for call in range(8):
         x = torch.randn(2 + call, 4)
         torch.testing.assert_close(compiled(x), module(x))

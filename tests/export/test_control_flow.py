@@ -244,7 +244,7 @@ def test_the_branches_are_shown():
 
 def test_compiled_too():
     module = Chooses()
-    compiled = anyshape.compile(module, dynamic=True, fullgraph=True)
+    compiled: Any = anyshape.compile(module, dynamic=True, fullgraph=True)
     for size in (2, 3, 5):
         for sign in (1.0, -1.0):
             x = torch.rand(size, 3) * sign

@@ -103,7 +103,9 @@ def _compiled(make: Callable[[], Program]) -> dict[str, str]:
     segments = _Segments(program.llvm)
     sources: list[tuple[str, str]] = []
     with _logs() as logs, _generated(sources), torch.set_grad_enabled(program.grad):
-        function = anyshape.compile(program.function, backend=segments.backend, **program.options)
+        function: Any = anyshape.compile(
+            program.function, backend=segments.backend, **program.options
+        )
         results = [_outcome(function, call) for call in program.calls]
     frames = re.findall(r"\[(\d+)/\d+\]", logs.getvalue())
     # Of the dispatchers of a function, the last one has all entries.

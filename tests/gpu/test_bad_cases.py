@@ -350,7 +350,7 @@ def test_channels_last() -> None:
         nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.SiLU(), nn.AvgPool2d(2)
     )
     net = net.eval().to(DEVICE, memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
-    compiled = anyshape.compile(net, dynamic=True)
+    compiled: Any = anyshape.compile(net, dynamic=True)
     for batch, side in ((2, 8), (2, 8), (3, 20), (1, 13)):
         x = randn(batch, 3, side, side).contiguous(memory_format=torch.channels_last)
         found, wanted = compiled(x), net(x)

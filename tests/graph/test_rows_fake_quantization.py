@@ -97,7 +97,7 @@ def test_modules() -> None:
     module = torch.ao.quantization.FakeQuantize()
     module.disable_observer()
     check(module, [[x] for x in inputs(torch.float32)])
-    compiled = anyshape.compile(module, dynamic=True)
+    compiled: Any = anyshape.compile(module, dynamic=True)
     for rows in (3, 5):
         x = (torch.arange(rows) * 100.0).requires_grad_()
         found, wanted = (torch.autograd.grad(each(x).sum(), x) for each in (compiled, module))

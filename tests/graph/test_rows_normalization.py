@@ -91,7 +91,7 @@ def test_no_less_exact_than_eager() -> None:
 
     x = floats((50, 1000))[0] + 100
     function: Any = lambda x: F.layer_norm(x, (x.shape[-1],))  # noqa: E731
-    compiled = anyshape.compile(function, dynamic=True)
+    compiled: Any = anyshape.compile(function, dynamic=True)
     with torch.no_grad():
         exact = function(x.double())
         compiled(x)

@@ -142,7 +142,7 @@ def test_a_divisor_that_the_dtype_does_not_have(divisor: int) -> None:
     """Torch takes it modulo the range of the dtype: 256 is zero for bytes."""
     names: dict[str, Any] = {}
     exec(f"def function(x): return x // {divisor}", names)
-    compiled = anyshape.compile(names["function"], dynamic=True)
+    compiled: Any = anyshape.compile(names["function"], dynamic=True)
     for x in (torch.tensor([7, 200, 255], dtype=torch.uint8), torch.arange(5, dtype=torch.uint8)):
         try:
             wanted = x // divisor

@@ -115,7 +115,7 @@ def branching(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize("program", [function, branching])
 def test_it_is_an_error_if_that_is_wanted(emission: Emission, program: Any) -> None:
     with config.patch(on_compile_error="raise"):
-        compiled = anyshape.compile(program, dynamic=True)
+        compiled: Any = anyshape.compile(program, dynamic=True)
         x = torch.randn(3, 5)
         compiled(x)
         emission.error = ValueError("a defect")

@@ -30,7 +30,7 @@ def added(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @pytest.fixture(params=[scaled, added])
 def pair(request: pytest.FixtureRequest) -> Pair:
     """A function, and the same compiled, which has native code already."""
-    compiled = anyshape.compile(request.param, dynamic=True)
+    compiled: Any = anyshape.compile(request.param, dynamic=True)
     with torch.no_grad():
         for size in (4, 5):
             compiled(torch.ones(size, 3), torch.ones(size, 3))

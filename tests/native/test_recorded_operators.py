@@ -49,7 +49,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 def test_model(name: str) -> None:
     torch.manual_seed(0)
     model = MODELS[name]()
-    compiled = anyshape.compile(model, dynamic=True)
+    compiled: Any = anyshape.compile(model, dynamic=True)
     for size in (SIZES[0], *SIZES):
         x = torch.randn(*size, 5, requires_grad=True)
         wanted = [x, *model.parameters()]
@@ -194,7 +194,7 @@ def test_the_record_is_let_go() -> None:
 def test_nothing_else_to_do() -> None:
     """Then calls are those of eager code."""
     layers = nn.LSTM(5, 8)
-    compiled = anyshape.compile(layers, dynamic=True)
+    compiled: Any = anyshape.compile(layers, dynamic=True)
     x = torch.randn(3, 2, 5, requires_grad=True)
     compiled(x)
     found, _ = compiled(x)

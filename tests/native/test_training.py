@@ -445,7 +445,9 @@ def test_a_model_learns_as_eager_does() -> None:
         layer = nn.TransformerEncoderLayer(16, 2, 32, 0.0, batch_first=True)
         model = nn.Sequential(nn.Linear(8, 16), layer, nn.Linear(16, 4))
         optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
-        function = compile(lambda x, y, model=model: F.cross_entropy(model(x).flatten(0, 1), y))
+        function: Any = compile(
+            lambda x, y, model=model: F.cross_entropy(model(x).flatten(0, 1), y)
+        )
         own: list[float] = []
         for step in range(30):
             x = torch.randn(2 + step % 3, 5 + step % 4, 8)

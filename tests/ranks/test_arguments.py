@@ -79,7 +79,7 @@ CALLS = [
 
 @pytest.mark.parametrize(("function", "args", "kwargs"), CALLS)
 def test_names_are_those_of_the_capture(function: Any, args: Any, kwargs: Any):
-    compiled = anyshape.compile(function)
+    compiled: Any = anyshape.compile(function)
     compiled(*args, **kwargs)
     state = compiled._function
     bound = state.target.signature.bind(*args, **kwargs)

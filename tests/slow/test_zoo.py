@@ -9,6 +9,7 @@ import copy
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -117,7 +118,7 @@ def test_decoding_with_a_growing_cache(batch: int, dynamic: bool | None) -> None
     """Prefill, then one token a step into one cache: it is mutated in place, and grows."""
     row = BY_NAME["Llama cache passed in"]
     eager, twin = row.module(), row.module()
-    compiled = anyshape.compile(twin, dynamic=dynamic)
+    compiled: Any = anyshape.compile(twin, dynamic=dynamic)
     torch.manual_seed(0)
     cache = filled_cache(batch, 5)
     twin_cache = copy.deepcopy(cache)
@@ -139,7 +140,7 @@ def test_generate() -> None:
     """The generation loop of transformers around a compiled model: prefill and steps mixed."""
     row = BY_NAME["Llama"]
     eager, twin = row.module(), row.module()
-    compiled = anyshape.compile(twin)
+    compiled: Any = anyshape.compile(twin)
     torch.manual_seed(0)
     for batch, length in [(1, 4), (2, 6), (1, 9)]:
         ids = tokens(batch, length)

@@ -129,7 +129,7 @@ PROGRAMS: dict[str, tuple[Any, Callable[[int], tuple[Any, ...]]]] = {
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_right_is_found_right(name: str):
     program, inputs = PROGRAMS[name]
-    compiled = anyshape.compile(program)
+    compiled: Any = anyshape.compile(program)
     for n in (3, 4, 5, 6, 5, 4):
         compiled(*inputs(n))
     assert sum(entry.verified for entry in compiled.entries) >= 1
@@ -138,7 +138,7 @@ def test_what_is_right_is_found_right(name: str):
 
 @pytest.mark.parametrize("context", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 def test_in_contexts(context: Any):
-    compiled = anyshape.compile(Module())
+    compiled: Any = anyshape.compile(Module())
     with context():
         for n in (3, 4, 5, 6):
             compiled(leaf(n))
@@ -204,7 +204,7 @@ def test_what_cannot_be_copied_is_told():
         def forward(self, x: Tensor) -> Tensor:
             return x + 1
 
-    compiled = anyshape.compile(Locked())
+    compiled: Any = anyshape.compile(Locked())
     for _ in range(3):
         compiled(leaf(2))
     assert "generator" in compiled.entries[0].not_verified
@@ -248,7 +248,7 @@ def test_a_share_of_the_calls():
 
 def test_nothing_is_added_while_it_is_off():
     with config.patch(verify_calls=0.0):
-        compiled = anyshape.compile(lambda x: x + 1)
+        compiled: Any = anyshape.compile(lambda x: x + 1)
         for _ in range(3):
             compiled(leaf(3))
         plain = compiled._function.dispatch.anyshape_source

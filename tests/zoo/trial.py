@@ -64,7 +64,7 @@ def tried(
     rate, both twins take a step of gradient descent after each pair."""
     trial = Trial(row.name, dynamic)
     eager, twin = row.module(), row.module()
-    compiled = anyshape.compile(twin, dynamic=dynamic)
+    compiled: Any = anyshape.compile(twin, dynamic=dynamic)
     with _listening(trial):
         for seed, pair in enumerate((*row.pairs, row.pairs[0])):
             problem = _step(row, eager, twin, compiled, pair, seed, gradients)

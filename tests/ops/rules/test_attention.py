@@ -180,7 +180,7 @@ def test_rejected_masks() -> None:
 def test_a_layer_of_an_encoder_in_one_step(prepare: Any) -> None:
     """torch takes it in evaluation; its result is contiguous, whatever the source is."""
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
-    compiled = anyshape.compile(layer, dynamic=True)
+    compiled: Any = anyshape.compile(layer, dynamic=True)
     with torch.no_grad():
         for batch, length in ((3, 5), (2, 7), (1, 1), (4, 1)):
             source = prepare(torch.randn(batch, length, 8))
