@@ -188,6 +188,14 @@ def test_some_settings(capsys: pytest.CaptureFixture[str]):
     assert "duck_shape" not in out
 
 
+def test_keys_are_not_shown(capsys: pytest.CaptureFixture[str]):
+    with config.patch(cache_key="hidden"):
+        for more in ((), ("--json",)):
+            _, out = said(capsys, "config", *more)
+            assert "hidden" not in out
+            assert "(set)" in out
+
+
 def test_a_setting_that_does_not_exist(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["config", "duckshape"]) == 2
     assert "there is no setting duckshape; did you mean 'duck_shape'?" in capsys.readouterr().err

@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
         described = config.describe()
     except SettingsError as error:
         raise Failure(str(error)) from None
-    chosen = _chosen(described, options.names)
+    chosen = [_without_secret(each) for each in _chosen(described, options.names)]
     if options.json:
         print(json.dumps([_as_json(each) for each in chosen], indent=2))
         return 0
@@ -35,6 +35,12 @@ def run(options: argparse.Namespace) -> int:
             print(f"# {group}\n")
         print(_as_text(each), end="\n\n")
     return 0
+
+
+def _without_secret(each: SettingDescription) -> SettingDescription:
+    """A key is nobody's business: what is shown ends up in reports of bugs."""
+    is_secret = each.name.endswith("_key") and each.value
+    return each._replace(value="(set)") if is_secret else each
 
 
 def _chosen(
