@@ -74,7 +74,8 @@ browser:
 	        chromium chromium-driver; } || \
 	    echo "no chromium and chromedriver: tests that need a browser are skipped"
 
-lint: $(READY)
+# All packages: types of examples and scripts are looked up in what they import.
+lint: $(ALL)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
