@@ -88,6 +88,8 @@ def __getattr__(name: str) -> Any:
         home = import_module("anyshape.export")
     if name == "metrics":
         home = import_module("anyshape.process_metrics")
+    # The package itself can be called, and has its parts, whoever was first to ask for one of them.
+    found = home if name == "export" else getattr(home, name)
     # Kept, so that the next look finds it without this function.
-    found = globals()[name] = getattr(home, name)
+    globals()[name] = found
     return found
