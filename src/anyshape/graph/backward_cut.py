@@ -8,6 +8,7 @@ from typing import Final
 import torch.fx
 
 from anyshape.graph.alias_analysis import root_of
+from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, WRITTEN
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
@@ -22,19 +23,21 @@ def kept_and_again(
     known: Sequence[torch.fx.Node] | None = None,
     read: Sequence[torch.fx.Node] | None = None,
 ) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
-    """What is kept of the forward graph, and what is computed again, in order. `known`: what is
-    kept, for more than is needed here, and the inputs that are `read` for that."""
+    """What is kept of the forward graph, and what is computed again, in order. Inputs are kept as
+    copies. `known`: what is kept, for more than is needed here, and the inputs that are `read` for
+    that."""
     sources: dict[torch.fx.Node, frozenset[torch.fx.Node] | None] = {}
     kept: dict[torch.fx.Node, None] = dict.fromkeys(known or ())
-    # Eager code may write to any other input between forward and backward, as `x += f(x)` does.
-    # Nobody does so with a part of the parameters only.
+    # Eager code may write to any other input between forward and backward, as `x += f(x)` does, and
+    # to parameters behind autograd's back (`p.data.add_`).
     lasting = {root_of(node, is_certain=True) for node in needed} if read is None else {*read}
 
     def of(node: torch.fx.Node) -> frozenset[torch.fx.Node] | None:
         """What has to be kept for it to be computed again; None if it cannot be."""
         if node.op == "placeholder":
-            is_read = node in lasting or PARAMETER in node.meta or RESULT not in node.meta
-            return frozenset() if is_read else None
+            if node in lasting or RESULT not in node.meta:
+                return frozenset()
+            return frozenset({node}) if _is_copied(node) else None
         if node in kept:
             return frozenset({node})
         if node not in sources:
@@ -46,12 +49,21 @@ def kept_and_again(
         if node.op == "placeholder" or node in kept:
             continue
         needs = of(node)
-        if needs is None or not needs <= kept.keys():
-            assert known is None, "more outputs need all that fewer need"
-            kept[node] = None
-        else:
+        missing = {node} if needs is None else needs - kept.keys()
+        if any(each.op != "placeholder" for each in missing):
+            missing = {node}
+        assert known is None or not missing, "more outputs need all that fewer need"
+        kept |= dict.fromkeys(each for each in nodes if each in missing)
+        if node not in missing:
             _collect(node, kept, again)
     return list(kept), [node for node in nodes if node in again]
+
+
+def _is_copied(node: torch.fx.Node) -> bool:
+    """Whether an input is so small that a copy costs nothing: biases."""
+    meta = node.meta[RESULT]
+    is_small = isinstance(meta, Meta) and meta.rank <= 1 and meta.is_contiguous
+    return PARAMETER in node.meta and is_small
 
 
 def _sources(

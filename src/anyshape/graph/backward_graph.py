@@ -393,6 +393,7 @@ class _Backward(TermGraph):
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}
         if not self._unstable.isdisjoint(read):
             raise Unlowerable("a result requires grad, and its gradient needs what is written to")
+        read -= {*kept}
         taken = [n for n, node in enumerate(inputs) if node in read and SYMBOL not in node.meta]
         tensors = (*kept, *(inputs[n] for n in taken), *given)
         for node in tensors:
@@ -458,7 +459,7 @@ class _Backward(TermGraph):
 
     def _in_kept(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> frozenset[int]:
         """A view of what is kept is another tensor: torch could not see that it was changed."""
-        roots = {_root(node) for node in kept}
+        roots = {_root(node) for node in kept if node.op != "placeholder"}
         return frozenset(
             number
             for number, node in enumerate(outputs)
@@ -487,11 +488,21 @@ class _Backward(TermGraph):
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in self._nodes:
             if node.op == "output":
-                results = (*outputs, *kept)
-                graph.output(mapped_tree(results, lambda each: mapped.get(each, each)))
+                made = [self._kept(graph, mapped[each]) for each in kept]
+                own = mapped_tree(tuple(outputs), lambda each: mapped.get(each, each))
+                graph.output((*own, *made))
             else:
                 mapped[node] = self._copied(graph, node, mapped)
         return graph
+
+    def _kept(self, graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+        """A node as it is kept: inputs are the program's, which may write to them."""
+        if node.op != "placeholder":
+            return node
+        made = graph.call_function(torch.clone, (node,))
+        meta = made.meta[RESULT] = node.meta[RESULT]
+        made.meta[CALL] = RecordedCall(torch.clone, (meta,), {})
+        return made
 
     def _copied(
         self,
