@@ -343,6 +343,8 @@ def compile(
     for option, value in (("fullgraph", fullgraph), ("disable", disable)):
         if not isinstance(value, bool):
             raise BadOption(option=option, value=repr(value), accepted="True or False")
+    if not isinstance(name, str | None):
+        raise BadOption(option="name", value=repr(name), accepted="a text, or None")
     if dynamic not in (None, True, False):
         raise BadOption(option="dynamic", value=repr(dynamic), accepted="None, True or False")
     if callable(backend):

@@ -226,8 +226,13 @@ class Config(_Started):
         ]
 
     def check_environment(self) -> None:
-        """An error for a variable that is no setting and looks like one."""
-        _check_variables(frozenset(name for name in self._environment if _is_ours(name)))
+        """An error for a variable that is no setting and looks like one, or has no value for it:
+        now, and not while something is compiled, where errors are reasons to run eagerly."""
+        ours = frozenset(name for name in self._environment if _is_ours(name))
+        _check_variables(ours)
+        for name in _SETTINGS:
+            if _variable(name) in ours:
+                getattr(self, name)
 
     def is_chosen(self, name: str) -> bool:
         """Whether the program or the environment has set it, be it to the default."""

@@ -9,7 +9,7 @@ import sys
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.compiler import arguments
-from anyshape.errors import BadOption, UnknownArgument, UnknownSetting
+from anyshape.config import Config
+from anyshape.errors import BadOption, BadSetting, UnknownArgument, UnknownSetting
 
 
 def double(x: Tensor) -> Tensor:
@@ -241,3 +242,27 @@ def test_a_backend_of_the_users_is_given_its_options():
     for chosen in ({"options": {"a": 1}}, {"mode": "fast"}, {"mode": "default"}, {}):
         anyshape.compile(double, backend=theirs, **chosen)(torch.ones(2))  # pyright: ignore[reportCallIssue, reportArgumentType] names of their own
     assert given == [{"options": {"a": 1}}, {"mode": "fast"}, {}, {}]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("NATIVE_TRAINING", "maybe"),
+        ("RECOMPILE_LIMIT", "abc"),
+        ("CPU_FEATURES", "avx3"),
+        ("ON_VERIFY", "rase"),
+        ("CACHE_SIZE_MB", "-3"),
+    ],
+)
+def test_a_variable_with_a_bad_value_is_told_at_once(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch
+):
+    settings = Config({f"ANYSHAPE_{variable}": value})
+    monkeypatch.setattr("anyshape.api.config", settings)
+    with pytest.raises(BadSetting, match=variable):
+        anyshape.compile(double)
+
+
+def test_a_name_is_a_text():
+    with pytest.raises(BadOption, match="name"):
+        anyshape.compile(double, name=cast("Any", 3))

@@ -267,3 +267,24 @@ def test_a_mask_that_changes_is_seen() -> None:
         reach = now
         mask = create_block_mask(near, None, None, 9, 9, device="cpu")
         torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v, None, mask)[0])
+
+
+def test_a_mask_over_an_argument() -> None:
+    """Functions that the program makes at each call, over what it is given."""
+
+    def run(q: Tensor, k: Tensor, v: Tensor, ids: Tensor) -> Tensor:
+        def same(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return (ids[b, i] == ids[b, j]) & (i >= j)
+
+        mask = create_block_mask(same, q.size(0), None, q.size(2), k.size(2), device="cpu")
+        return flex_attention(q, k, v, block_mask=mask)
+
+    compiled = anyshape.compile(run, dynamic=True)
+    for size in SIZES:
+        q, k, v = _inputs(*size, torch.float32, HEADS)
+        ids = torch.randint(0, 3, (size[0], size[1])).sort(1).values
+        i = torch.arange(size[1])
+        allowed = (ids[:, None, :, None] == ids[:, None, None, :]) & (i[:, None] >= i)
+        expected = nn.functional.scaled_dot_product_attention(q, k, v, allowed)
+        torch.testing.assert_close(compiled(q, k, v, ids), expected)
+    assert compiled.stats().graphs == 1

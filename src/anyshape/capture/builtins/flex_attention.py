@@ -260,8 +260,14 @@ def _ordered_to_dense(hooks: Hooks, counts: Any, columns: Any, num_cols: Any) ->
     return call(torch.clone, own, memory_format=torch.contiguous_format)
 
 
+def _mod_type(hooks: Hooks, fn: Any) -> object:
+    """By how many arguments it takes: guarded where it is called."""
+    return flex._get_mod_type(fn)
+
+
 MODELS: Final[Models] = {
     flex.flex_attention: _flex_attention,
+    flex._get_mod_type: _mod_type,
     flex.create_mask: _create_mask,
     flex._ordered_to_dense: _ordered_to_dense,
 }
