@@ -39,6 +39,13 @@ def texts(text: str) -> str:
 # -- doctor ----------------------------------------------------------------------------------------
 
 
+def test_files_that_go_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "stays").write_bytes(b"12345")
+    gone = tmp_path / "gone"
+    monkeypatch.setattr(Path, "rglob", lambda *_: iter([gone, tmp_path, tmp_path / "stays"]))
+    assert list(doctor._sizes(tmp_path)) == [5]
+
+
 def test_all_is_well(capsys: pytest.CaptureFixture[str]):
     status, out = said(capsys, "doctor")
     assert status == 0, out

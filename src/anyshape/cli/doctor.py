@@ -10,8 +10,10 @@ import argparse
 import json
 import os
 import platform
+import stat
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
@@ -148,16 +150,24 @@ def _caches() -> Iterator[Finding]:
         yield Finding("cache", State.BROKEN, text)
         return
     try:
-        files = [each for each in folder.rglob("*") if each.is_file()]
-        size = sum(each.stat().st_size for each in files)
+        sizes = list(_sizes(folder))
     except OSError as error:
         yield Finding("cache", State.BROKEN, f"{folder} cannot be read: {error.strerror}")
         return
-    room = f"{size / 2**20:.1f} MB of {config.cache_size_mb} in {len(files)} files"
+    room = f"{sum(sizes) / 2**20:.1f} MB of {config.cache_size_mb} in {len(sizes)} files"
     if folder.stat().st_uid != os.geteuid():
         yield Finding("cache", State.BROKEN, f"{folder} belongs to somebody else; nothing is used")
     else:
         yield Finding("cache", State.FINE, f"{folder}, {room}")
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    for each in folder.rglob("*"):
+        # Other processes write and remove meanwhile.
+        with suppress(FileNotFoundError):
+            found = each.stat()
+            if stat.S_ISREG(found.st_mode):
+                yield found.st_size
 
 
 # -- the machine -----------------------------------------------------------------------------------
