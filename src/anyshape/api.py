@@ -356,9 +356,8 @@ def compile(
         return _as_it_is if function is None else function
     # An error in a spec points at the line that has it, not at the function below.
     said = cast("_Said", shapes if shapes in (None, "annotations") else Shapes.of(shapes))
-    compiled = functools.partial(
-        _compile, Options(dynamic, fullgraph, backend_of(backend)), said, name
-    )
+    runs = backend_of(backend, mode, options)
+    compiled = functools.partial(_compile, Options(dynamic, fullgraph, runs), said, name)
     return compiled if function is None else compiled(function)
 
 

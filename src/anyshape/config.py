@@ -33,6 +33,7 @@ from anyshape.support.spelling import similar
 OnCompileError = Literal["warn", "raise"]
 OnVerify = Literal["raise", "event"]
 AutomaticDynamic = Literal[True, False, "all"]
+CudaGraphs = Literal[True, False, "auto"]
 ShareOrCount = float
 CpuFeatures = Literal["native", "baseline", "avx2", "avx512", "neon"]
 
@@ -112,6 +113,14 @@ class Config(_Started):
     background_compile: bool = False
     #: native code for graphs with gradients, forward and backward; else operator by operator
     native_training: bool = True
+    #: replay hot shapes on GPUs as CUDA graphs: always, never, or where `compile(mode=...)` asks
+    cuda_graphs: CudaGraphs = "auto"
+    #: so many calls at a shape before it is recorded
+    cuda_graph_after: int = 2
+    #: so many shapes of a graph are kept; what was not used for longest goes first
+    cuda_graph_limit: int = 64
+    #: memory of a GPU that CUDA graphs of a stream may take; shapes beyond it are not recorded
+    cuda_graph_memory_mb: int = 4096
     #: so many threads make machine code at most; never more than there are cores
     compile_threads: int = 8
     #: the instructions that native code may use: all that this processor has, or the part of them
@@ -411,8 +420,8 @@ def _parse_switch(text: str) -> bool:
     return found
 
 
-def _parse_switch_or_all(text: str) -> object:
-    return "all" if text.strip().lower() == "all" else _parse_switch(text)
+def _parse_switch_or(other: str) -> Callable[[str], object]:
+    return lambda text: other if text.strip().lower() == other else _parse_switch(text)
 
 
 def _one_of(*words: bool | str) -> Callable[[object], bool]:
@@ -465,7 +474,12 @@ _KINDS: Final = {
     "AutomaticDynamic": Kind(
         "True, False or 'all' (1/0, yes/no, on/off, all)",
         _one_of(True, False, "all"),
-        _parse_switch_or_all,
+        _parse_switch_or("all"),
+    ),
+    "CudaGraphs": Kind(
+        "True, False or 'auto' (1/0, yes/no, on/off, auto)",
+        _one_of(True, False, "auto"),
+        _parse_switch_or("auto"),
     ),
     "int": Kind("a whole number of at least 1", _is_count, int),
     "float": Kind("a number of seconds above 0", _is_duration, float),

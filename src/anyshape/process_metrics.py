@@ -56,6 +56,8 @@ class NativeMetrics:
     cache_uploads: int = 0
     #: code that another process made while this one waited for it
     made_by_others: int = 0
+    #: shapes that were recorded as CUDA graphs
+    cuda_graphs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +109,7 @@ def metrics() -> Metrics:
             native.remote_failures,
             native.uploads,
             native.waited_for,
+            native.cuda_graphs,
         ),
     )
 
@@ -150,6 +153,7 @@ _OF_THE_PROCESS: Final = {
     "cache_failures_remote": ("cache_failures_remote_total", "Requests that failed."),
     "cache_uploads": ("cache_uploads_total", "Code given to the shared cache."),
     "made_by_others": ("native_made_by_others_total", "Code another process made meanwhile."),
+    "cuda_graphs": ("cuda_graphs_total", "Shapes that were recorded as CUDA graphs."),
 }
 
 

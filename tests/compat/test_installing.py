@@ -307,7 +307,7 @@ torch._dynamo.config.accumulated_recompile_limit = 5
 torch._dynamo.config.accumulated_recompile_limit = 6
 torch._inductor.config.max_autotune = True
 torch._logging.set_logs(perf_hints=True, graph_breaks=True)
-torch.compile(lambda x: x, mode="reduce-overhead")(torch.rand(2))
+torch.compile(lambda x: x, mode="max-autotune-no-cudagraphs")(torch.rand(2))
 torch.compile(lambda x: x, options={"trace.enabled": True})(torch.rand(2))
 """
     ran = run(tmp_path, HEAD + source, TORCH_LOGS="+inductor,recompiles")

@@ -19,6 +19,7 @@ from anyshape.compat.torch_setting_names import check_options
 from anyshape.compat.unmapped import note
 from anyshape.compiler.arguments import (
     EAGER_OF_TORCH,
+    asks_for_graphs,
     check_choice,
     check_mode,
     given_tuning,
@@ -99,12 +100,21 @@ def compile(
             check_options(options)
     if disable or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         return model
+    by_graphs = runs == "native" and asks_for_graphs(mode, options)
     chosen = {"mode": mode not in (None, "default"), "options": bool(options)}
+    chosen = {option: is_chosen and not by_graphs for option, is_chosen in chosen.items()}
     chosen |= {option: value not in (None, False) for option, value in more.items()}
     for option, is_chosen in chosen.items():
         if is_chosen:
             note(f"torch.compile({option}=...)")
-    return api.compile(model, dynamic=dynamic, fullgraph=bool(fullgraph), backend=runs, name=name)
+    return api.compile(
+        model,
+        dynamic=dynamic,
+        fullgraph=bool(fullgraph),
+        backend=runs,
+        mode="reduce-overhead" if by_graphs else None,
+        name=name,
+    )
 
 
 def _check_names(given: Mapping[str, object]) -> None:

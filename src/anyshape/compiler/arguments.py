@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
-from anyshape.backends import BACKENDS, with_code
+from anyshape.backends import BACKENDS, with_code, with_cuda_graphs
 from anyshape.config import config
 from anyshape.dispatch.entry import Backend
 from anyshape.errors import BadOption
@@ -45,18 +45,19 @@ class CompileOptions(TypedDict, total=False):
 # -- backend= -------------------------------------------------------------------------------------
 
 
-def backend_of(backend: str | Backend) -> Backend:
+def backend_of(backend: str | Backend, mode: object = None, options: object = None) -> Backend:
     """The backend that is meant; a function is one."""
     if callable(backend):
         return with_code(backend)
     if backend in BACKENDS:
-        return BACKENDS[backend]
+        by_graphs = backend == "native" and asks_for_graphs(mode, options)
+        return with_cuda_graphs if by_graphs else BACKENDS[backend]
     if backend in ("inductor", "anyshape"):
         if backend == "inductor":
             warn_user(
                 'backend="inductor" is torch\'s; this is "native", anyshape\'s own generated code'
             )
-        return BACKENDS["native"]
+        return backend_of("native", mode, options)
     if (found := installed_backend(backend)) is not None:
         return with_code(found)
     accepted = '"native", "eager", a callable(graph_module, example_inputs)'
@@ -66,6 +67,13 @@ def backend_of(backend: str | Backend) -> Backend:
     else:
         accepted += did_you_mean(backend, [*BACKENDS, "inductor", *_installed()])
     raise BadOption(option="backend", value=repr(backend), accepted=accepted)
+
+
+def asks_for_graphs(mode: object, options: object) -> bool:
+    """Whether hot shapes are to be replayed as CUDA graphs."""
+    if mode in ("reduce-overhead", "max-autotune"):
+        return True
+    return isinstance(options, Mapping) and bool(cast("Mapping[str, object]", options).get(_OPTION))
 
 
 def installed_backend(name: object) -> Callable[..., Any] | None:
@@ -99,8 +107,8 @@ def check_tuning(mode: object, options: object) -> None:
     check_choice(mode, options)
     if mode is not None:
         check_mode(mode)
-        if mode != "default":
-            warn_user(f'mode="{mode}" changes nothing: {_WISHES[cast("str", mode)]}')
+        if mode in _WISHES:
+            warn_user(f'mode="{mode}" tunes nothing: {_WISHES[cast("str", mode)]}')
     if options is not None:
         _check_options(options)
 
@@ -112,13 +120,14 @@ def check_mode(mode: object) -> None:
         raise BadOption(option="mode", value=repr(mode), accepted=accepted)
 
 
-_CUDA_GRAPHS: Final = "there are no CUDA graphs"
 _TUNING: Final = "code is made once for all sizes, and not tuned by trying"
 _WISHES: Final = {
-    "reduce-overhead": _CUDA_GRAPHS,
-    "max-autotune": f"{_TUNING}, and {_CUDA_GRAPHS}",
+    "max-autotune": f"{_TUNING}; CUDA graphs are used",
     "max-autotune-no-cudagraphs": _TUNING,
 }
+
+#: The option of torch that asks for CUDA graphs.
+_OPTION: Final = "triton.cudagraphs"
 
 #: Options of torch that name what is always so here: True is what they would be.
 _ALWAYS: Final = frozenset({"epilogue_fusion", "fallback_random"})
@@ -130,7 +139,6 @@ _WITHOUT_EFFECT: Final = {
     "max_autotune_pointwise": _TUNING,
     "coordinate_descent_tuning": _TUNING,
     "shape_padding": "sizes are never padded",
-    "triton.cudagraphs": _CUDA_GRAPHS,
 }
 
 #: Options of torch by what they are called here.
@@ -149,6 +157,8 @@ def _check_options(options: object) -> None:
         if name in _WITHOUT_EFFECT:
             if value:
                 warn_user(f"options[{name!r}] changes nothing: {_WITHOUT_EFFECT[str(name)]}")
+        elif name == _OPTION:
+            continue
         elif name not in _ALWAYS:
             raise BadOption(
                 option=f"options[{name!r}]", value=repr(value), accepted=_why_no_option(name)
@@ -166,5 +176,5 @@ def _why_no_option(name: object) -> str:
             f"it is a setting of the process: anyshape.config.{name} = ..., or for a while `with"
             f" anyshape.config.patch({name}=...)`"
         )
-    known = (*_ALWAYS, *_WITHOUT_EFFECT, *_INSTEAD, *dir(config))
+    known = (_OPTION, *_ALWAYS, *_WITHOUT_EFFECT, *_INSTEAD, *dir(config))
     return f"there is no such option; settings are in anyshape.config{did_you_mean(name, known)}"

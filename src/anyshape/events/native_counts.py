@@ -25,6 +25,8 @@ class NativeCounts:
     uploads: int = 0
     #: code that another process made while this one waited for it
     waited_for: int = 0
+    #: shapes that were recorded as CUDA graphs
+    cuda_graphs: int = 0
 
 
 counts: Final = NativeCounts()

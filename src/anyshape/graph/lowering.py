@@ -53,6 +53,7 @@ class Lowering(Settling):
     #: whether memory goes back as early as can be; inputs are the caller's
     _at_once = False
     _kept: set[str]
+    few_rows = 0
 
     def run(self, graph: torch.fx.Graph, *, whole: bool = False, at_once: bool = False) -> Plan:
         """`whole`: equal parts are not left out. `at_once`: outputs are stored where the program

@@ -30,6 +30,8 @@ FACTS: Final = "facts"
 #: facts about data that the graph relies on: not known before it runs
 EXPECTED: Final = "expected"
 COMPILE_ID: Final = "compile_id"
+#: set where CUDA graphs are asked for
+CUDA_GRAPHS: Final = "cuda_graphs"
 #: what the backend says of it
 REPORT: Final = "report"
 #: where it stands among the graphs of its entry

@@ -373,6 +373,14 @@ def of_atom(atom: Atom) -> Expr:
     return _EXPRS[(((atom.index,), 1),)]
 
 
+def bare_symbol(size: Size) -> Symbol | None:
+    """The symbol that a size is, if it is nothing else."""
+    if isinstance(size, int) or len(size.symbols) != 1:
+        return None
+    (symbol,) = size.symbols
+    return symbol if size == of_atom(symbol) else None
+
+
 _SUMS: Final[dict[tuple[Size, Size], Size]] = {}
 _PRODUCTS: Final[dict[tuple[Size, Size], Size]] = {}
 

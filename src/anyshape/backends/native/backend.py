@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
 from operator import setitem
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -51,7 +51,7 @@ from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
-from anyshape.ops.node_meta import COMPILE_ID, EXPECTED, FACTS, REPORT
+from anyshape.ops.node_meta import COMPILE_ID, CUDA_GRAPHS, EXPECTED, FACTS, REPORT
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.support.user_warning import warn_user
@@ -105,13 +105,17 @@ def _built(
     *,
     at_once: bool = False,
     gives_up: bool = False,
+    few_rows: int = 0,
+    functions_made: list[Callable[..., Any] | DeferredCode] | None = None,
 ) -> Callable[..., Any]:
     """`at_once`: outputs are stored where they are made. `gives_up`: the function takes its inputs
-    in a list, which it empties, and lets go of each as soon as nothing reads it."""
+    in a list, which it empties, and lets go of each as soon as nothing reads it. `few_rows`: what
+    is multiplied with weights of so many elements at most has few rows. `functions_made` gets the
+    functions of segments."""
     if config.native_training and is_recorded(graph.graph.nodes):
         return _built_with_gradients(graph, now)
     progress.graph()
-    plan, made = lowered(graph, at_once=at_once, gives_up=gives_up)
+    plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, few_rows=few_rows)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
     graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
@@ -120,11 +124,15 @@ def _built(
     if scope is not None:
         make = partial(_schedule, made, plan, id, scope)
         stream.emit_made(kinds.Schedule, make)
+    is_inference = not (at_once or gives_up or few_rows)
     if not segments:
         run = run_graph(graph, examples)
-        return (lambda given: run(*given)) if gives_up else run
+        if gives_up:
+            return lambda given: run(*given)
+        return _by_shape(graph, plan.device, run, None, []) if is_inference else run
     texts: dict[str, str] = {}
-    functions = _functions(texts, now, plan.device)
+    every = [] if functions_made is None else functions_made
+    functions = _functions(texts, now, plan.device, every)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_with_list if gives_up else _failed_later, graph)
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
@@ -132,7 +140,60 @@ def _built(
         scope = scope or expr.copied_scope()
         make = partial(_output_code, host.source, segments, id, scope, texts, plan.device)
         stream.emit_made(kinds.OutputCode, make)
+    if is_inference:
+        return _by_shape(graph, plan.device, host.run, host.is_apart, every)
     return host.run
+
+
+def _by_shape(
+    graph: torch.fx.GraphModule,
+    device: torch.device,
+    run: Callable[..., Any],
+    is_apart: Callable[..., bool] | None,
+    functions: Sequence[Callable[..., Any] | DeferredCode],
+) -> Callable[..., Any]:
+    """The same function, by CUDA graphs where they are asked for."""
+    wanted = config.cuda_graphs
+    if device.type != "cuda" or not (graph.meta.get(CUDA_GRAPHS) if wanted == "auto" else wanted):
+        return run
+    from anyshape.backends.native.cuda_graphs import (
+        NotRecorded,
+        ShapeGraphs,
+        Variants,
+        inputs_of,
+        why_not,
+    )
+    from anyshape.runtime.cuda.graph_pool import GraphDevice
+
+    report = graph.meta[REPORT]
+    why = why_not(graph.graph)
+    if why:
+        graph.meta[REPORT] = replace(report, cuda_graphs=NotRecorded(why))
+        return run
+
+    every = list(functions)
+
+    def for_few_rows(bound: int) -> Callable[..., Any]:
+        said = graph.meta[REPORT]
+        try:
+            with expr.fresh_scope():
+                return _built(graph, [], now=True, few_rows=bound, functions_made=every)
+        except Unlowerable:
+            return run
+        finally:
+            graph.meta[REPORT] = said
+
+    def check() -> None:
+        for each in every:
+            if (look := getattr(each, "check", None)) is not None:
+                look()
+
+    index = torch.cuda.current_device() if device.index is None else device.index
+    variants = Variants(graph.graph, for_few_rows)
+    of_inputs = inputs_of(graph.graph)
+    by_shape = ShapeGraphs(run, of_inputs, GraphDevice(index), is_apart, check, variants)
+    graph.meta[REPORT] = replace(report, cuda_graphs=by_shape)
+    return by_shape
 
 
 def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
@@ -264,10 +325,15 @@ def _source(segment: Segment, device: torch.device) -> str:
 
 
 def lowered(
-    graph: torch.fx.GraphModule, *, at_once: bool = False, gives_up: bool = False
+    graph: torch.fx.GraphModule,
+    *,
+    at_once: bool = False,
+    gives_up: bool = False,
+    few_rows: int = 0,
 ) -> tuple[Plan, Schedule]:
     for whole in (False, True):
         lowering = Lowering(graph.meta[FACTS])
+        lowering.few_rows = few_rows
         plan = lowering.run(graph.graph, whole=whole, at_once=at_once)
         hint = lowering.facts.hint
         try:
@@ -278,10 +344,13 @@ def lowered(
 
 
 def _functions(
-    texts: dict[str, str], now: bool, device: torch.device
+    texts: dict[str, str],
+    now: bool,
+    device: torch.device,
+    every: list[Callable[..., Any] | DeferredCode],
 ) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
-    the texts that had to be made."""
+    the texts that had to be made, `every` the functions."""
     made: dict[str, Callable[..., Any] | DeferredCode] = {}
 
     def function_of(segment: Segment) -> Callable[..., Any] | DeferredCode:
@@ -297,6 +366,7 @@ def _functions(
                 make = native_function if now else native_function_later
                 keep = partial(setitem, texts, key)
                 made[key] = make(segment, key=key, keep=keep)
+            every.append(made[key])
         return made[key]
 
     return function_of
@@ -337,6 +407,12 @@ def _report_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exce
     stream.emit(kinds.Defect("native", text, compile_id=graph.meta.get(COMPILE_ID, "")))
 
 
+class Lines(Protocol):
+    """What has something to say to people."""
+
+    def lines(self) -> Sequence[str]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class NativeReport:
     #: operators by name: how many are in native code
@@ -348,13 +424,16 @@ class NativeReport:
     calls: int = 0
     #: why the graph as a whole runs operator by operator, if it does
     whole: str = ""
+    #: what became of CUDA graphs, if they were asked for
+    cuda_graphs: Lines | None = None
 
     def lines(self) -> Sequence[str]:
         if self.whole:
             return [f"no native code: {self.whole}"]
         total = sum(self.native.values())
         lines = [f"native code: {total} operators in {self.segments} foreign calls"]
-        return lines + [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
+        lines += [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
+        return [*lines, *(self.cuda_graphs.lines() if self.cuda_graphs is not None else ())]
 
 
 def _few(least: int) -> list[str]:
@@ -423,6 +502,12 @@ def run_native_or_wait(graph: torch.fx.GraphModule, examples: list[Any]) -> Call
     function.made = _worker().submit(run_native, graph, examples, now=True)
     function.made.add_done_callback(function.switch)
     return function
+
+
+def with_cuda_graphs(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
+    """`compile(mode="reduce-overhead")`."""
+    graph.meta[CUDA_GRAPHS] = True
+    return run_native_or_wait(graph, examples)
 
 
 @functools.cache

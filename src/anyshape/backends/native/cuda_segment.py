@@ -220,11 +220,11 @@ class _Watched:
 
     def __init__(self, function: Callable[..., Any], table: _Table, device: int) -> None:
         self._function = function
-        self._table = table
+        self.check = table.raise_failed_check
         self._device = device
 
     def __call__(self, *arguments: Any) -> Any:
-        self._table.raise_failed_check()
+        self.check()
         # torch.cuda's own function of this takes longer than a launch.
         if torch._C._cuda_getDevice() == self._device:
             return self._function(*arguments)

@@ -35,7 +35,7 @@ from anyshape.graph.schedule import Schedule, numbers_in
 from anyshape.loops.program import Launch, Segment
 from anyshape.ops.lowering.values import NumberRef
 from anyshape.symbolic import Expr, Fact, Size, Symbol, to_text
-from anyshape.symbolic.expr import of_atom
+from anyshape.symbolic.expr import bare_symbol
 
 
 def raised(error: Exception, args: Sequence[Any]) -> None:
@@ -63,6 +63,8 @@ class Unexpected(RuntimeError):
 class Host(NamedTuple):
     run: Callable[..., Any]
     source: str
+    #: of the inputs: whether what is written to shares memory with nothing; None if nothing is
+    is_apart: Callable[..., bool] | None
 
 
 class _Writer:
@@ -106,7 +108,9 @@ class _Writer:
                 self._read_sizes(each)
         for fact in self._plan.assumed:
             self._lines.append(f"if not ({to_text(fact)}): return otherwise({parameters})")
-        self._check_memory(parameters)
+        doubt = self._memory_doubt()
+        if doubt:
+            self._lines.append(f"if {doubt}: return otherwise({parameters})")
         native = {
             buffer.name
             for part in self._parts
@@ -135,20 +139,22 @@ class _Writer:
             every = "*given" if self._gives_up else parameters
             plain = f"def run({head}): return otherwise({every})"
             run = when_built(run, self._compiled(plain), self._later, failed)
-        return Host(run, source)
+        is_apart = self._compiled(f"def run({parameters}): return not ({doubt})") if doubt else None
+        return Host(run, source, is_apart)
 
     def _compiled(self, source: str) -> FunctionType:
         made: dict[str, FunctionType] = {}
         exec(compile(source, "<anyshape: native program>", "exec"), self._namespace, made)
         return made["run"]
 
-    def _check_memory(self, parameters: str) -> None:
-        """Tensors that are changed share no memory with others, or the graph runs as it is."""
+    def _memory_doubt(self) -> str:
+        """What is true where a tensor that is changed may share memory with others: the graph runs
+        as it is. Empty if none is changed."""
         held = self._plan.held
         given = [each for each in self._plan.inputs if isinstance(each, str) and each in held]
         changed = set(self._plan.changed)
         if not changed:
-            return
+            return ""
         written = [name for name in given if name in changed]
         others = [name for name in given if name not in changed]
         self._namespace["apart"] = no_alias()
@@ -160,10 +166,7 @@ class _Writer:
             ]
         )
         groups = ", ".join(f"({''.join(f'{name}, ' for name in g)})" for g in (written, others))
-        self._lines += [
-            f"if ({doubt}) and not may_write({groups}):",
-            f"    return otherwise({parameters})",
-        ]
+        return f"({doubt}) and not may_write({groups})"
 
     def _check_expected(self) -> None:
         """Check what can be checked by now."""
@@ -226,7 +229,7 @@ class _Writer:
             return
         for what, sizes in (("shape", held.sizes), ("stride()", held.strides)):
             for dim, size in enumerate(sizes):
-                symbol = _bare_symbol(size)
+                symbol = bare_symbol(size)
                 if symbol is not None and symbol in self._needed - self._known:
                     self._known.add(symbol)
                     self._lines.append(f"{symbol.name} = {name}.{what}[{dim}]")
@@ -285,14 +288,6 @@ class _Writer:
         name = f"{prefix}_{len(self._namespace)}"
         self._namespace[name] = value
         return name
-
-
-def _bare_symbol(size: Size) -> Symbol | None:
-    """The symbol that a size is, if it is nothing else."""
-    if isinstance(size, int) or len(size.symbols) != 1:
-        return None
-    (symbol,) = size.symbols
-    return symbol if size == of_atom(symbol) else None
 
 
 def _symbols_of(schedule: Schedule) -> set[Symbol]:

@@ -15,9 +15,9 @@ from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.arithmetic import lower_mul
 from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
-from anyshape.ops.lowering.pointwise_builder import common_dtype, elementwise
-from anyshape.ops.lowering.scalars import constant_like, op, operation
-from anyshape.ops.lowering.values import Lowering, Memory, NotLowered, Value
+from anyshape.ops.lowering.pointwise_builder import as_dtype, common_dtype, elementwise
+from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, wide
+from anyshape.ops.lowering.values import Index, Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, onnx_binary, onnx_of_two
 from anyshape.ops.op import (
@@ -384,10 +384,36 @@ def lower_linear(c: Lowering, input: Value, weight: Value, bias: Value | None) -
         raise NotLowered("a product with a vector")
     _floats(input, weight, *([] if bias is None else [bias]))
     sizes = (*input.sizes[:-1], weight.sizes[0])
+    if is_small(weight.sizes, c.few_rows):
+        return _of_few_rows(c, input, weight, bias)
     if bias is not None and (input.dtype in HALVES or c.on_gpu):
         return _with_bias(c, sizes, as_rows(c, input), transposed(as_rows(c, weight)), bias)
     made = multiplied(c, "mm_out", sizes, as_rows(c, input), transposed(as_rows(c, weight)), input)
     return made if bias is None else elementwise(c, operation("add"), made, bias)
+
+
+def is_small(sizes: Sequence[Size], most: int) -> bool:
+    elements = product(list(sizes))
+    return isinstance(elements, int) and elements <= most
+
+
+def _of_few_rows(c: Lowering, input: Value, weight: Value, bias: Value | None) -> Value:
+    """Each element as a sum of its own: where there are few rows, all that takes time is to read
+    the weight once. As the library does, the bias is added before the sum is rounded."""
+    dtype = wide(input.dtype)
+    materialized(c, input)
+
+    def at(index: Index) -> Scalar:
+        *rows, column, place = index
+        factors = input.at((*rows, place)), weight.at((column, place))
+        return op("mul", *(cast(each, dtype) for each in factors))
+
+    sizes = (*input.sizes[:-1], *weight.sizes)
+    products = c.values.new(sizes, dtype, at, (input, weight))
+    made = c.values.reduction("sum", products, [len(sizes) - 1], dtype, keep=False)
+    if bias is not None:
+        made = elementwise(c, operation("add"), made, as_dtype(c, bias, dtype))
+    return as_dtype(c, made, input.dtype)
 
 
 def _with_bias(c: Lowering, sizes: tuple[Size, ...], a: Area, b: Area, bias: Value) -> Value:

@@ -274,6 +274,8 @@ class Lowering(Protocol):
     values: Values
     #: the metas of the result, nested as it is
     result: Any
+    #: what is multiplied with weights of so many elements at most has few rows
+    few_rows: int
 
     # -- the node ----------------------------------------------------------------------------------
 

@@ -108,6 +108,13 @@ class Driver:
         finally:
             library.cuLinkDestroy(state)
 
+    def copy(self, target: int, source: int, size: int, stream: ctypes.c_void_p) -> None:
+        """Bytes from one place on GPUs to another, as soon as the stream comes to it."""
+        code = self._library.cuMemcpyDtoDAsync_v2(
+            ctypes.c_uint64(target), ctypes.c_uint64(source), ctypes.c_size_t(size), stream
+        )
+        self._check(code, "cuMemcpyDtoDAsync")
+
     def load(self, cubin: bytes) -> int:
         """A module in the current context. It is never unloaded: kernels may be under way."""
         module = ctypes.c_void_p()

@@ -1,0 +1,332 @@
+"""The run of a graph as a CUDA graph, at each shape that is hot.
+
+A CUDA graph is for one shape and for the addresses that it was recorded with. Inputs that stay
+where they are (parameters, caches that are written to) are part of its key; others are copied to
+where it reads them. Results are copied out of the memory that graphs share, so that no later call
+changes what a caller holds.
+
+`ShapeGraphs` stands for the function that runs the graph: a call either replays, or records, or
+runs that function.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import torch
+import torch.fx
+
+from anyshape.backends.native.recorded_graph import Pool, RecordedGraph, record
+from anyshape.config import config
+from anyshape.events.native_counts import count
+from anyshape.graph.alias_analysis import match_of, result_of, root_of
+from anyshape.graph.plan import leaves
+from anyshape.ops.effects import changes_argument, writes_untold, written_by
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, SYMBOL
+from anyshape.ops.origins import is_of_torch, is_original
+from anyshape.ops.table import lookup
+from anyshape.runtime.cuda.graph_pool import CannotRecord
+from anyshape.symbolic import Size, Symbol, product, substitute
+from anyshape.symbolic.expr import bare_symbol
+
+#: Shapes whose calls are counted; the count begins anew behind it.
+_MOST_COUNTED: Final = 4096
+#: Shapes that are named to people.
+_MOST_NAMED: Final = 8
+
+#: What the kernels that torch chooses depend on, beside their arguments.
+_FLAGS: Final = tuple(
+    getattr(torch._C, name)
+    for name in (
+        "_get_cublas_allow_fp16_reduced_precision_reduction",
+        "_get_cublas_allow_bf16_reduced_precision_reduction",
+        "_get_cublas_allow_fp16_accumulation",
+        "_get_cudnn_enabled",
+        "_get_cudnn_benchmark",
+        "_get_cudnn_deterministic",
+        "_get_cudnn_allow_tf32",
+        "_get_deterministic_algorithms",
+        "_get_float32_matmul_precision",
+        "_get_flash_sdp_enabled",
+        "_get_mem_efficient_sdp_enabled",
+        "_get_math_sdp_enabled",
+        "_get_cudnn_sdp_enabled",
+        "_get_blas_preferred_backend",
+        "_get_linalg_preferred_backend",
+    )
+    if hasattr(torch._C, name)
+)
+
+
+class Device(Protocol):
+    """A GPU: `runtime/cuda/graph_pool.py`."""
+
+    def stream(self) -> int | None: ...
+    def pool(self, stream: int) -> Pool: ...
+
+
+class Inputs(NamedTuple):
+    """What is known of a graph's inputs, by their places."""
+
+    #: whose sizes and strides the graph is for, and no others
+    static: frozenset[int]
+    #: that are hardly ever elsewhere
+    parameters: frozenset[int]
+    #: that the graph may write to
+    written: frozenset[int]
+
+
+def why_not(graph: torch.fx.Graph) -> str:
+    """Why a graph cannot be recorded; empty if nothing is known that speaks against it."""
+    found = dict.fromkeys(meta.device for node in graph.nodes for meta in _metas(node))
+    if any(device.type != "cuda" for device in found):
+        return "it has tensors on the processor"
+    if len(found) != 1:
+        return "it has tensors on several GPUs"
+    for node in graph.nodes:
+        if node.op not in ("call_function", "call_method"):
+            continue
+        with_tensors = any(map(_metas, node.all_input_nodes))
+        if SYMBOL in node.meta and with_tensors:
+            return f"`{node.name}` waits for the GPU: its value is needed on the processor"
+        function = _function_of(node)
+        if lookup(function) is None and not (is_of_torch(function) or is_original(function)):
+            return f"`{node.name}` may do more than start kernels"
+    return ""
+
+
+def _metas(node: torch.fx.Node) -> list[Meta]:
+    return [leaf for leaf in leaves(result_of(node)) if isinstance(leaf, Meta)]
+
+
+def _function_of(node: torch.fx.Node) -> Any:
+    call = node.meta.get(CALL)
+    if call is not None:
+        return call.function
+    is_method = isinstance(node.target, str)
+    return getattr(torch.Tensor, str(node.target)) if is_method else node.target
+
+
+def inputs_of(graph: torch.fx.Graph) -> Inputs:
+    places = [node for node in graph.nodes if node.op == "placeholder"]
+    calls = [node for node in graph.nodes if node.op in ("call_function", "call_method")]
+    written = {root_of(each) for node in calls for each in _written(node)}
+    chosen = (_is_static, lambda node: PARAMETER in node.meta, written.__contains__)
+    numbered = list(enumerate(places))
+    return Inputs(*(frozenset(n for n, node in numbered if is_so(node)) for is_so in chosen))
+
+
+def _is_static(node: torch.fx.Node) -> bool:
+    meta = node.meta.get(RESULT)
+    return isinstance(meta, Meta) and all(isinstance(n, int) for n in (*meta.shape, *meta.strides))
+
+
+def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """What a call may write to."""
+    function, match = _function_of(node), match_of(node)
+    if match is None or writes_untold(function):
+        is_told = not changes_argument(function, node.args, node.kwargs)
+        return [] if is_told and not writes_untold(function) else node.all_input_nodes
+    found: list[Any] = [*written_by(match, node.args, node.kwargs).values()]
+    if match.in_place or changes_argument(function, node.args, node.kwargs):
+        found += [node.args[:1], node.kwargs.get("out"), node.kwargs.get("input")]
+    return [each for each in leaves(found) if isinstance(each, torch.fx.Node)]
+
+
+class Variants:
+    """Other code for a graph, where what is multiplied with weights has few rows: products that
+    read the weight once, and do no more. The library's are made for more rows."""
+
+    #: by rows at most: elements of a weight at most, up to which they were faster on an H200
+    _BOUNDS: Final = {1: 1 << 24, 4: 1 << 20}
+
+    def __init__(self, graph: torch.fx.Graph, build: Callable[[int], Callable[..., Any]]) -> None:
+        self._build = build
+        self._built: dict[int, Callable[..., Any]] = {}
+        self._inputs = [
+            node.meta.get(SYMBOL, node.meta.get(RESULT))
+            for node in graph.nodes
+            if node.op == "placeholder"
+        ]
+        self._rows: list[Size] = []
+        for node in graph.nodes:
+            match = match_of(node)
+            if match is not None and match.op.name == "linear":
+                operand = node.args[0] if node.args else node.kwargs["input"]
+                metas = _metas(operand) if isinstance(operand, torch.fx.Node) else []
+                self._rows += [product(list(meta.shape[:-1])) for meta in metas]
+
+    def run_for(self, args: Sequence[Any]) -> Callable[..., Any] | None:
+        """The code for these inputs, if it is not what all have."""
+        if not self._rows:
+            return None
+        values: dict[Any, int] = {}
+        for known, value in zip(self._inputs, args, strict=True):
+            if isinstance(known, Symbol):
+                values[known] = value
+            elif isinstance(known, Meta):
+                for size, actual in zip(known.shape, value.shape, strict=True):
+                    if (symbol := bare_symbol(size)) is not None:
+                        values[symbol] = actual
+        rows = [substitute(each, values) for each in self._rows]
+        known_rows = [each for each in rows if isinstance(each, int)]
+        if len(known_rows) < len(rows):
+            return None
+        most = max(known_rows)
+        bound = next((bound for bound in self._BOUNDS if 0 < most <= bound), None)
+        if bound is None:
+            return None
+        if bound not in self._built:
+            self._built[bound] = self._build(self._BOUNDS[bound])
+        return self._built[bound]
+
+
+class ShapeGraphs:
+    """A function of a graph's inputs, by CUDA graphs where shapes are hot.
+
+    `apart`: of what it may write to, whether that shares memory with nothing else; asked again for
+    each call, since inputs that are copied do not show it. `check`: called before a replay."""
+
+    def __init__(
+        self,
+        run: Callable[..., Any],
+        inputs: Inputs,
+        device: Device,
+        apart: Callable[..., bool] | None = None,
+        check: Callable[[], None] = lambda: None,
+        variants: Variants | None = None,
+    ) -> None:
+        self._run = run
+        self._inputs = inputs
+        self._device = device
+        self._apart = apart
+        self._check = check
+        self._variants = variants
+        self._graphs: OrderedDict[Any, RecordedGraph] = OrderedDict()
+        self._calls: dict[Any, int] = {}
+        #: the address that each input had last which may stay where it is
+        self._last: dict[int, int] = {}
+        #: inputs that did not
+        self._moving: set[int] = set()
+        self._key: Callable[..., Any] | None = None
+        #: shapes that are not recorded, and why
+        self._refused: dict[Any, str] = {}
+        #: why none is recorded from now on
+        self._given_up = ""
+        self._replays = 0
+
+    def __call__(self, *args: Any) -> Any:
+        stream = self._device.stream()
+        if stream is None or self._given_up:
+            return self._run(*args)
+        key_of = self._key or self._make_key(args)
+        key = stream, tuple([flag() for flag in _FLAGS]), key_of(*args)
+        found = self._graphs.get(key)
+        if found is None:
+            return self._plain_or_recorded(key, stream, args)
+        if self._apart is not None and not self._apart(*args):
+            return self._run(*args)
+        self._check()
+        with found.pool.lock:
+            self._graphs.move_to_end(key)
+            self._replays += 1
+            return found.replay(args)
+
+    # -- keys --------------------------------------------------------------------------------------
+
+    def _make_key(self, args: Sequence[Any]) -> Callable[..., Any]:
+        """A function of the inputs: their sizes, numbers, and addresses of those that stay."""
+        parts: list[str] = []
+        for place, value in enumerate(args):
+            name = f"a{place}"
+            if not isinstance(value, torch.Tensor):
+                parts.append(f"{name}.hex()" if isinstance(value, float) else name)
+                continue
+            if place not in self._inputs.static:
+                parts += [f"{name}.shape", f"{name}.stride()"]
+            if self._stays(place):
+                parts.append(f"{name}.data_ptr()")
+        names = "".join(f"a{place}, " for place in range(len(args)))
+        made: dict[str, Any] = {}
+        exec(f"def key({names}): return ({''.join(f'{part}, ' for part in parts)})", made)
+        self._key = made["key"]
+        return made["key"]
+
+    def _stays(self, place: int) -> bool:
+        inputs = self._inputs
+        if place in inputs.parameters or place in inputs.written:
+            return True
+        return place in inputs.static and place not in self._moving
+
+    def _look(self, args: Sequence[Any]) -> None:
+        """See which inputs have moved: they are copied from now on."""
+        inputs = self._inputs
+        for place in inputs.static - inputs.parameters - inputs.written - self._moving:
+            address = args[place].data_ptr()
+            if self._last.setdefault(place, address) != address:
+                self._moving.add(place)
+                self._forget()
+
+    def _forget(self) -> None:
+        """Keys are others now."""
+        self._key = None
+        self._graphs.clear()
+
+    # -- recording ---------------------------------------------------------------------------------
+
+    def _plain_or_recorded(self, key: Any, stream: int, args: Sequence[Any]) -> Any:
+        self._look(args)
+        if self._key is None:
+            return self._run(*args)
+        if len(self._calls) >= _MOST_COUNTED:
+            self._calls.clear()
+        calls = self._calls[key] = self._calls.get(key, 0) + 1
+        if calls <= config.cuda_graph_after or key in self._refused:
+            return self._run(*args)
+        pool = self._device.pool(stream)
+        if pool.taken > config.cuda_graph_memory_mb << 20:
+            self._refused[key] = "config.cuda_graph_memory_mb is used up"
+            return self._run(*args)
+        if self._apart is not None and not self._apart(*args):
+            return self._run(*args)
+        with pool.lock:
+            try:
+                own = None if self._variants is None else self._variants.run_for(args)
+                recorded = record(pool, own or self._run, args, self._copied(args))
+            except CannotRecord as error:
+                self._refused[key] = str(error)
+                if len(self._refused) >= _MOST_NAMED and not self._graphs:
+                    self._given_up = str(error)
+                return self._run(*args)
+            count("cuda_graphs")
+            self._graphs[key] = recorded
+            while len(self._graphs) > config.cuda_graph_limit:
+                self._graphs.popitem(last=False)
+            return recorded.replay(args, is_first=True)
+
+    def _copied(self, args: Sequence[Any]) -> list[int]:
+        return [
+            place
+            for place, value in enumerate(args)
+            if isinstance(value, torch.Tensor) and not self._stays(place)
+        ]
+
+    # -- for people --------------------------------------------------------------------------------
+
+    def lines(self) -> list[str]:
+        if self._given_up:
+            return [f"no CUDA graphs: {self._given_up}"]
+        lines = [f"CUDA graphs: {len(self._graphs)} shapes, replayed {self._replays} times"]
+        return lines + [f"no CUDA graph: {why}" for why in dict.fromkeys(self._refused.values())]
+
+
+class NotRecorded(NamedTuple):
+    """Where nothing can be recorded."""
+
+    why: str
+
+    def lines(self) -> list[str]:
+        return [f"no CUDA graphs: {self.why}"]

@@ -1,0 +1,207 @@
+"""One CUDA graph of a compiled graph: which inputs are copied to where it reads them, and how its
+results get out of the memory that graphs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.autograd.graph import increment_version
+
+from anyshape.ops.modes import modes_now
+from anyshape.runtime.cuda.graph_pool import CannotRecord
+
+
+class Pool(Protocol):
+    """Where the graphs of a stream are recorded."""
+
+    lock: Any
+    taken: int
+
+    def record(self, run: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, Any]: ...
+    def copy(self, target: int, source: int, size: int) -> None: ...
+
+
+class _Copy(NamedTuple):
+    """An input that a graph reads elsewhere."""
+
+    place: int
+    address: int
+    size: int
+
+
+class _Block(NamedTuple):
+    """Memory of the pool that holds results."""
+
+    address: int
+    size: int
+
+
+class _Result(NamedTuple):
+    """A tensor of the result: in a block, or in an input's memory."""
+
+    block: int | None
+    place: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    offset: int
+    #: whether it is all there is in its block
+    is_alone: bool = False
+
+
+class RecordedGraph:
+    def __init__(
+        self,
+        pool: Pool,
+        graph: Any,
+        copies: Sequence[_Copy],
+        held: Sequence[torch.Tensor],
+        results: Sequence[_Result | _Constant | int],
+        blocks: Sequence[_Block],
+        moved: Sequence[int],
+        kind: type,
+        device: torch.device,
+    ) -> None:
+        self.pool = pool
+        self._graph = graph
+        self._copies = copies
+        #: what it reads: no one else holds it
+        self._held = held
+        #: an integer is the place of an input that is a result itself
+        self._results = results
+        self._blocks = blocks
+        #: inputs by place, as often as autograd is told that they were written to
+        self._moved = moved
+        self._kind = kind
+        self._device = device
+
+    def replay(self, args: Sequence[Any], is_first: bool = False) -> Any:
+        copy = self.pool.copy
+        for place, address, size in self._copies:
+            copy(address, args[place].data_ptr(), size)
+        self._graph.replay()
+        made: list[torch.Tensor] = []
+        results: list[Any] = []
+        for number, block in enumerate(self._blocks):
+            tensor = self._allocated(number, block)
+            copy(tensor.data_ptr(), block.address, block.size)
+            made.append(tensor)
+        if self._moved and not is_first:
+            increment_version([args[place] for place in self._moved])
+        for each in self._results:
+            if isinstance(each, int):
+                results.append(args[each])
+            elif isinstance(each, _Constant):
+                results.append(each.value)
+            elif each.block is None:
+                whole = args[each.place]
+                offset = whole.storage_offset() + each.offset
+                results.append(whole.as_strided(each.shape, each.strides, offset))
+            elif each.is_alone:
+                results.append(made[each.block])
+            else:
+                empty = torch.empty(0, dtype=each.dtype, device=self._device)
+                storage = made[each.block].untyped_storage()
+                results.append(empty.set_(storage, each.offset, each.shape, each.strides))
+        return self._kind(results)
+
+    def _allocated(self, number: int, block: _Block) -> torch.Tensor:
+        for each in self._results:
+            if isinstance(each, _Result) and each.block == number and each.is_alone:
+                return torch.empty_strided(
+                    each.shape, each.strides, dtype=each.dtype, device=self._device
+                )
+        return torch.empty(block.size, dtype=torch.uint8, device=self._device)
+
+
+class _Constant(NamedTuple):
+    """A result that is no tensor: it follows from the key."""
+
+    value: Any
+
+
+def record(
+    pool: Pool, run: Callable[..., Any], args: Sequence[Any], copied: Sequence[int]
+) -> RecordedGraph:
+    given = list(args)
+    copies: list[_Copy] = []
+    with torch.inference_mode(False):
+        for place in copied:
+            value = args[place]
+            given[place] = torch.empty_strided(
+                value.shape, value.stride(), dtype=value.dtype, device=value.device
+            )
+            address, size = given[place].data_ptr(), _extent(value) * value.element_size()
+            if size:
+                copies.append(_Copy(place, address, size))
+    tensors = {place: each for place, each in enumerate(given) if isinstance(each, torch.Tensor)}
+    versions = {p: each._version for p, each in tensors.items() if not each.is_inference()}
+    modes = modes_now()
+    graph, result = pool.record(run, given)
+    if modes_now() != modes:
+        raise CannotRecord("it changes a mode of torch for what comes behind it")
+    moved = [
+        place for place, before in versions.items() for _ in range(tensors[place]._version - before)
+    ]
+    if set(moved) & set(copied):
+        raise CannotRecord("an input that was to be copied is written to")
+    device = next(each.device for each in tensors.values())
+    results, blocks = _results(result, tensors)
+    held = [given[place] for place in copied]
+    return RecordedGraph(pool, graph, copies, held, results, blocks, moved, type(result), device)
+
+
+def _extent(tensor: torch.Tensor) -> int:
+    """Elements from the first to the last one, and those between."""
+    if 0 in tensor.shape:
+        return 0
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return 1 + sum((size - 1) * stride for size, stride in pairs)
+
+
+def _results(
+    result: Sequence[Any], inputs: Mapping[int, torch.Tensor]
+) -> tuple[list[_Result | _Constant | int], list[_Block]]:
+    by_object = {id(each): place for place, each in inputs.items()}
+    by_storage = {each.untyped_storage()._cdata: place for place, each in inputs.items()}
+    blocks: dict[int, int] = {}
+    sizes: list[_Block] = []
+    found: list[_Result | _Constant | int] = []
+    for each in result:
+        if not isinstance(each, torch.Tensor):
+            found.append(_Constant(each))
+            continue
+        if type(each) is not torch.Tensor:
+            raise CannotRecord(f"a result is a {type(each).__name__}")
+        if id(each) in by_object:
+            found.append(by_object[id(each)])
+            continue
+        storage = each.untyped_storage()
+        layout = tuple(each.shape), each.stride(), each.dtype
+        place = by_storage.get(storage._cdata)
+        if place is not None:
+            whole = inputs[place]
+            if whole.dtype != each.dtype:
+                raise CannotRecord("a result is an input seen as another dtype")
+            offset = int(each.storage_offset() - whole.storage_offset())
+            found.append(_Result(None, place, *layout, offset))
+            continue
+        number = blocks.setdefault(storage._cdata, len(blocks))
+        end = int(each.storage_offset() + _extent(each)) * each.element_size()
+        if number == len(sizes):
+            sizes.append(_Block(storage.data_ptr(), end))
+        else:
+            sizes[number] = sizes[number]._replace(size=max(end, sizes[number].size))
+        found.append(_Result(number, 0, *layout, int(each.storage_offset())))
+    return [_alone(each, found) for each in found], sizes
+
+
+def _alone(
+    each: _Result | _Constant | int, every: Sequence[_Result | _Constant | int]
+) -> _Result | _Constant | int:
+    if not isinstance(each, _Result) or each.block is None or each.offset:
+        return each
+    same = [other for other in every if isinstance(other, _Result) and other.block == each.block]
+    return each._replace(is_alone=len(same) == 1)

@@ -1,0 +1,134 @@
+"""CUDA graphs of one stream: recorded from a run of Python, in memory that they share.
+
+Graphs of a stream run one after the other, so that what one of them leaves in memory need not
+outlive the next: their memory is one pool, as large as the largest of them needs. Nothing of the
+pool is ever handed out; whoever replays a graph copies results from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import torch
+
+from anyshape.runtime.cuda.driver import driver
+
+
+class CannotRecord(Exception):
+    """Why a run is no CUDA graph."""
+
+
+class GraphPool:
+    """The graphs of a stream, whose number is `stream`."""
+
+    def __init__(self, device: int, stream: int) -> None:
+        self.device = device
+        self._stream = ctypes.c_void_p(stream)
+        #: filling inputs, replaying and copying results are one, for threads that share the stream
+        self.lock: Final = threading.RLock()
+        #: bytes that recording has taken from the GPU
+        self.taken = 0
+        self._begin()
+
+    def _begin(self) -> None:
+        """A stream and memory to record with. A graph of nothing holds the memory, which would be
+        gone with the last graph, and its end tells torch's generator that no capture is under way:
+        one that failed does not."""
+        self._side = torch.cuda.Stream(self.device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._first = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(self._side), _no_collection():
+            # What torch makes once for a stream belongs to no graph: memory for products.
+            for dtype in (torch.float32, torch.bfloat16):
+                one = torch.ones(16, 16, dtype=dtype, device=torch.device("cuda", self.device))
+                torch.addmm(one[0], one, torch.mm(one, one))
+            self._side.synchronize()
+            self._first.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                torch.zeros(1, device=one.device)
+            finally:
+                _end(self._first)
+
+    def record(
+        self, run: Callable[..., Any], arguments: Sequence[Any]
+    ) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """What a run with these arguments starts on the GPU, and its result, in memory that holds
+        it after each replay until the next one of any graph. Nothing is computed meanwhile."""
+        before = torch.cuda.memory_reserved(self.device)
+        self._side.wait_stream(torch.cuda.current_stream(self.device))
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.stream(self._side), _no_collection():
+                graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+                try:
+                    result = run(*arguments)
+                finally:
+                    _end(graph)
+        except Exception as error:
+            self._begin()
+            raise CannotRecord(_first_line(error)) from error
+        finally:
+            self.taken += max(0, torch.cuda.memory_reserved(self.device) - before)
+        return graph, result
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        """Bytes from one address to another, in the stream."""
+        driver().copy(target, source, size, self._stream)
+
+
+def _end(graph: torch.cuda.CUDAGraph) -> None:
+    with warnings.catch_warnings():
+        # A run on tensors without elements starts nothing, and that is right.
+        warnings.simplefilter("ignore")
+        graph.capture_end()
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """A graph that is collected while another is recorded would end that."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _first_line(error: Exception) -> str:
+    causes = [error]
+    while (cause := causes[-1].__context__) is not None and isinstance(cause, Exception):
+        causes.append(cause)
+    # The end of a broken capture tells of itself alone: what broke it came first.
+    return (str(causes[-1]).strip() or repr(causes[-1])).splitlines()[0]
+
+
+_pools: Final[dict[tuple[int, int], GraphPool]] = {}
+_lock: Final = threading.Lock()
+
+
+class GraphDevice:
+    """A GPU, as whoever records graphs sees it."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def stream(self) -> int | None:
+        """The number of the current stream; None if that is recorded already, by the user or by
+        us."""
+        if torch.cuda.is_current_stream_capturing():
+            return None
+        return torch._C._cuda_getCurrentRawStream(self._index)
+
+    def pool(self, stream: int) -> GraphPool:
+        found = _pools.get((self._index, stream))
+        if found is None:
+            with _lock:
+                found = _pools.setdefault((self._index, stream), GraphPool(self._index, stream))
+        return found

@@ -1,0 +1,288 @@
+"""What runs by CUDA graphs, without a GPU: an emulated graph computes with the memory that it was
+recorded with, and leaves its results in memory that the next one overwrites."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs
+from anyshape.config import config
+from anyshape.runtime.cuda.graph_pool import CannotRecord
+
+NONE = frozenset[int]()
+
+
+class EmulatedPool:
+    """Graphs that run again what was recorded, on the same memory."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.taken = 0
+        self.graphs: list[EmulatedGraph] = []
+        self.refuses = ""
+
+    def record(self, run: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, Any]:
+        if self.refuses:
+            raise CannotRecord(self.refuses)
+        # Nothing is computed while a graph is recorded: put back what the run has written.
+        tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
+        before = [_bytes_of(each).clone() for each in tensors]
+        result = run(*arguments)
+        for tensor, bytes in zip(tensors, before, strict=True):
+            _bytes_of(tensor).copy_(bytes)
+        graph = EmulatedGraph(self, run, tuple(arguments), result)
+        self.graphs.append(graph)
+        return graph, result
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        ctypes.memmove(target, source, size)
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    storage = tensor.untyped_storage()
+    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
+
+
+class EmulatedGraph:
+    def __init__(
+        self, pool: EmulatedPool, run: Callable[..., Any], arguments: tuple[Any, ...], result: Any
+    ) -> None:
+        self.pool, self.run, self.arguments, self.result = pool, run, arguments, result
+
+    def own(self) -> list[tuple[int, torch.Tensor]]:
+        """The results in memory of the pool, with their places."""
+        given = {t.untyped_storage()._cdata for t in self.arguments if isinstance(t, torch.Tensor)}
+        return [
+            (place, each)
+            for place, each in enumerate(self.result)
+            if isinstance(each, torch.Tensor) and each.untyped_storage()._cdata not in given
+        ]
+
+    def replay(self) -> None:
+        for graph in self.pool.graphs:
+            for _, each in graph.own():
+                _bytes_of(each).fill_(0x5A)
+        tensors = [t for t in self.arguments if isinstance(t, torch.Tensor)]
+        versions = [t._version for t in tensors]
+        made = self.run(*self.arguments)
+        for place, each in self.own():
+            each.copy_(made[place])
+        # A GPU tells autograd nothing.
+        autograd: Any = torch._C
+        autograd._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
+
+
+class EmulatedDevice:
+    def __init__(self) -> None:
+        self.current: int | None = 0
+        self.pools: dict[int, EmulatedPool] = {}
+
+    def stream(self) -> int | None:
+        return self.current
+
+    def pool(self, stream: int) -> EmulatedPool:
+        return self.pools.setdefault(stream, EmulatedPool())
+
+
+@pytest.fixture
+def gpu() -> EmulatedDevice:
+    return EmulatedDevice()
+
+
+def recorded(gpu: EmulatedDevice) -> int:
+    return sum(len(pool.graphs) for pool in gpu.pools.values())
+
+
+def test_a_shape_is_recorded_when_it_is_hot(gpu: EmulatedDevice) -> None:
+    calls: list[int] = []
+
+    def run(x: torch.Tensor) -> tuple[torch.Tensor]:
+        calls.append(x.shape[0])
+        return (x * 2,)
+
+    graphs = ShapeGraphs(run, Inputs(NONE, NONE, NONE), gpu)
+    held = []
+    for step in range(6):
+        for n in (3, 0, 1, 7):
+            x = torch.full((n,), float(step))
+            (y,) = graphs(x)
+            held.append((y, x * 2))
+    assert all(torch.equal(*pair) for pair in held), "a later call has changed a result"
+    assert recorded(gpu) == 4
+    assert len(graphs._graphs) == 4
+    assert any("4 shapes" in line for line in graphs.lines())
+
+
+def test_parameters_stay_and_their_addresses_are_part_of_the_key(gpu: EmulatedDevice) -> None:
+    weight, other = torch.ones(3), torch.full((3,), 5.0)
+    graphs = ShapeGraphs(lambda x, w: (x * w,), Inputs(frozenset({1}), frozenset({1}), NONE), gpu)
+    for _ in range(5):
+        assert torch.equal(graphs(torch.ones(2, 3), weight)[0], torch.ones(2, 3))
+    weight.fill_(2.0)
+    assert torch.equal(graphs(torch.ones(2, 3), weight)[0], torch.full((2, 3), 2.0))
+    for _ in range(5):
+        assert torch.equal(graphs(torch.ones(2, 3), other)[0], torch.full((2, 3), 5.0))
+    assert recorded(gpu) == 2
+
+
+def test_static_inputs_that_move_are_copied(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(frozenset({0}), NONE, NONE), gpu)
+    kept = [torch.full((4,), float(step)) for step in range(12)]
+    for x in kept:
+        assert torch.equal(graphs(x)[0], x + 1)
+    assert recorded(gpu) == 1
+
+
+def test_writes_go_to_the_callers_memory(gpu: EmulatedDevice) -> None:
+    def run(cache: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        cache.add_(x)
+        return (cache * 1, cache, cache[1:])
+
+    graphs = ShapeGraphs(run, Inputs(NONE, NONE, frozenset({0})), gpu)
+    cache = torch.zeros(3)
+    other = torch.zeros(3)
+    for step in range(1, 8):
+        before = cache._version
+        product, same, view = graphs(cache, torch.ones(3))
+        assert cache.tolist() == [step] * 3
+        assert product.tolist() == [step] * 3
+        assert same is cache
+        assert view.data_ptr() == cache[1:].data_ptr()
+        assert cache._version == before + 1
+        graphs(other, torch.ones(3))
+        assert other.tolist() == [step] * 3
+    assert recorded(gpu) == 2
+
+
+def test_results_that_share_memory_do_so(gpu: EmulatedDevice) -> None:
+    def run(x: torch.Tensor) -> tuple[Any, ...]:
+        y = x * 2
+        return y, y[1:], y.view(2, -1).t(), x.view(2, -1), 7, None, x.expand(2, -1)
+
+    graphs = ShapeGraphs(run, Inputs(NONE, NONE, NONE), gpu)
+    for _ in range(5):
+        x = torch.arange(4.0)
+        y, tail, turned, seen, seven, none, wide = graphs(x)
+        assert y.tolist() == [0, 2, 4, 6]
+        y[1] = 9
+        assert tail[0] == 9
+        assert turned.tolist() == [[0, 4], [9, 6]]
+        x[0] = 5
+        assert seen[0, 0] == 5
+        assert wide.stride() == (0, 1)
+        assert (seven, none) == (7, None)
+    assert recorded(gpu) == 1
+
+
+def test_strided_inputs(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    for _ in range(5):
+        base = torch.rand(6, 8)
+        for x in (base[:, 2:5], base.t(), base[::2], base[0].expand(3, 8), base[3:3]):
+            assert torch.equal(graphs(x)[0], x + 1)
+    assert recorded(gpu) == 5
+
+
+def test_floats_and_integers_are_part_of_the_key(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x, f, n: (x * f + n,), Inputs(NONE, NONE, NONE), gpu)
+    x = torch.ones(3)
+    for _ in range(4):
+        for f in (0.0, -0.0, 2.5):
+            for n in (0, 1):
+                (y,) = graphs(x, f, n)
+                assert y.tolist() == (x * f + n).tolist()
+                assert str(y.tolist()) == str((x * f + n).tolist())
+
+
+def test_streams_have_graphs_of_their_own(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    for _ in range(5):
+        for gpu.current in (0, 1):
+            graphs(torch.ones(2))
+    assert {stream: len(pool.graphs) for stream, pool in gpu.pools.items()} == {0: 1, 1: 1}
+    gpu.current = None  # somebody records
+    assert graphs(torch.ones(9))[0].tolist() == [2.0] * 9
+    assert recorded(gpu) == 2
+
+
+def test_flags_of_torch_are_part_of_the_key(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    before = torch.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "medium") * 5:
+            torch.set_float32_matmul_precision(precision)
+            graphs(torch.ones(2))
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert recorded(gpu) == 2
+
+
+def test_few_shapes_are_kept(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    with config.patch(cuda_graph_limit=3):
+        for n in range(10):
+            for _ in range(4):
+                graphs(torch.ones(n))
+    assert len(graphs._graphs) == 3
+    assert recorded(gpu) == 10
+
+
+def test_memory_is_bounded(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    with config.patch(cuda_graph_memory_mb=1):
+        gpu.pool(0).taken = 2 << 20
+        for _ in range(5):
+            graphs(torch.ones(3))
+    assert recorded(gpu) == 0
+    assert any("cuda_graph_memory_mb" in line for line in graphs.lines())
+
+
+def test_what_cannot_be_recorded_runs_and_says_why(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    gpu.pool(0).refuses = "operation not permitted when stream is capturing"
+    for n in range(20):
+        for _ in range(4):
+            assert graphs(torch.ones(n))[0].tolist() == [2.0] * n
+    assert any("not permitted" in line for line in graphs.lines())
+
+
+def test_memory_that_is_shared_in_one_call_is_seen(gpu: EmulatedDevice) -> None:
+    """What is written to may be part of an input that is copied: eager reads what was written."""
+
+    def run(cache: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        cache.add_(1)
+        return (x * 1,)
+
+    def apart(cache: torch.Tensor, x: torch.Tensor) -> bool:
+        return cache.untyped_storage()._cdata != x.untyped_storage()._cdata
+
+    graphs = ShapeGraphs(run, Inputs(NONE, NONE, frozenset({0})), gpu, apart)
+    cache = torch.zeros(2)
+    for _ in range(5):
+        graphs(cache, torch.ones(2))
+    assert recorded(gpu) == 1
+    assert graphs(cache, cache[:])[0].tolist() == [6.0, 6.0]
+
+
+def test_threads_of_one_stream(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x * 2,), Inputs(NONE, NONE, NONE), gpu)
+    wrong: list[float] = []
+
+    def work(first: int) -> None:
+        for step in range(200):
+            x = torch.full((5,), float(first * 1000 + step))
+            if not torch.equal(graphs(x)[0], x * 2):
+                wrong.append(float(x[0]))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong

@@ -1,0 +1,204 @@
+"""CUDA graphs by hot shape, on a GPU: eager's answers, memory that is bounded, nothing left behind
+where a graph cannot be recorded."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+from tests.gpu.device import DEVICE, needs_gpu
+from tests.gpu.scripts import output
+
+pytestmark = needs_gpu
+
+
+@pytest.fixture(autouse=True)
+def strict() -> Iterator[None]:
+    anyshape.reset()
+    with anyshape.config.patch(profile=False, on_compile_error="raise"), torch.no_grad():
+        yield
+    anyshape.reset()
+
+
+def randn(*shape: int) -> Tensor:
+    return torch.randn(shape, device=DEVICE)
+
+
+def by_graphs(function: Any, **more: Any) -> Any:
+    return anyshape.compile(function, dynamic=True, mode="reduce-overhead", **more)
+
+
+def said(compiled: Any) -> str:
+    return str(compiled.explain())
+
+
+def block(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    y = F.gelu(F.layer_norm(x, x.shape[-1:])) @ w
+    return y, y.softmax(-1)
+
+
+def test_results_are_eagers_and_stay() -> None:
+    compiled = by_graphs(block)
+    w = randn(64, 64)
+    held: list[tuple[Tensor, Tensor]] = []
+    for _ in range(6):
+        for n in (5, 1, 33, 0, 128):
+            x = randn(n, 64)
+            held += zip(compiled(x, w), block(x, w), strict=True)
+    for ours, eager in held:
+        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+    assert compiled.stats().graphs == 1
+    assert "CUDA graphs: 5 shapes" in said(compiled)
+
+
+def test_a_module_whose_parameters_change() -> None:
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)).to(DEVICE)
+    compiled = by_graphs(model)
+    x = randn(7, 32)
+    for _ in range(5):
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+    model[0].weight.mul_(2)
+    torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+    model[0].weight.data = randn(64, 32)
+    for _ in range(5):
+        torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_draws_as_torch_does() -> None:
+    """Each replay draws other numbers, and leaves the generator where a run does."""
+
+    def noisy(x: Tensor) -> Tensor:
+        return F.dropout(x * 2, 0.5, True)
+
+    compiled = by_graphs(noisy)
+    x = torch.ones(4096, device=DEVICE)
+    for _ in range(6):
+        torch.manual_seed(3)
+        ours = [compiled(x), compiled(x)]
+        torch.manual_seed(3)
+        eager = [noisy(x), noisy(x)]
+        assert not torch.equal(ours[0], ours[1])
+        for one, other in zip(ours, eager, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+def test_caches_are_written_in_place() -> None:
+    def step(cache: Tensor, x: Tensor, at: Tensor) -> Tensor:
+        cache.index_copy_(1, at, x)
+        return (cache * cache).sum((1, 2))
+
+    compiled = by_graphs(step)
+    ours, eager = (torch.zeros(2, 16, 8, device=DEVICE) for _ in range(2))
+    for position in range(16):
+        x, at = randn(2, 1, 8), torch.tensor([position], device=DEVICE)
+        torch.testing.assert_close(compiled(ours, x, at), step(eager, x, at))
+        torch.testing.assert_close(ours, eager)
+    assert "CUDA graphs: 1 shapes" in said(compiled)
+
+
+def test_what_waits_for_the_gpu_is_not_recorded() -> None:
+    """And torch's generator works behind it."""
+
+    def picks(x: Tensor) -> Tensor:
+        return torch.nonzero(x > 0).float().sum() + x.sum()
+
+    def inverts(x: Tensor) -> Tensor:
+        return torch.linalg.inv(x @ x.mT + torch.eye(x.shape[-1], device=x.device)) + 1
+
+    for function, size in ((picks, (9, 4)), (inverts, (5, 4, 4))):
+        compiled = by_graphs(function)
+        for _ in range(6):
+            x = randn(*size)
+            torch.testing.assert_close(compiled(x), function(x), rtol=1e-3, atol=1e-3)
+            assert torch.rand(3, device=DEVICE).max() <= 1
+    x = randn(8)
+    again = by_graphs(lambda x: x.sin() * 2)
+    for _ in range(5):
+        torch.testing.assert_close(again(x), x.sin() * 2)
+    assert "CUDA graphs: 1 shapes" in said(again)
+
+
+def test_streams_and_threads() -> None:
+    compiled = by_graphs(block)
+    w = randn(64, 64)
+    compiled(randn(3, 64), w)
+    wrong: list[str] = []
+
+    def work(seed: int) -> None:
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream), torch.no_grad():
+            stream.wait_stream(torch.cuda.default_stream())
+            for step in range(40):
+                x = torch.full((4 + step % 3, 64), float(seed + step), device=DEVICE)
+                x += torch.arange(64.0, device=DEVICE)
+                for ours, eager in zip(compiled(x, w), block(x, w), strict=True):
+                    if not torch.allclose(ours, eager, rtol=1e-3, atol=1e-3):
+                        wrong.append(f"{seed} {step}")
+            stream.synchronize()
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_inside_a_graph_of_the_user() -> None:
+    compiled = by_graphs(block)
+    w, x = randn(64, 64), randn(6, 64)
+    for _ in range(5):
+        compiled(x, w)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = compiled(x, w)
+    x.copy_(randn(6, 64))
+    graph.replay()
+    for ours, eager in zip(found, block(x, w), strict=True):
+        torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+
+
+def test_memory_is_stable_over_many_shapes() -> None:
+    compiled = by_graphs(block)
+    w = randn(64, 64)
+    generator = torch.Generator().manual_seed(0)
+    taken: list[int] = []
+    for call in range(3000):
+        n = int(torch.randint(1, 201, (), generator=generator))
+        x = randn(n, 64)
+        found = compiled(x, w)
+        if call % 100 == 0:
+            for ours, eager in zip(found, block(x, w), strict=True):
+                torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+            torch.cuda.synchronize()
+            taken.append(torch.cuda.memory_reserved())
+    assert taken[-1] <= taken[10]
+    assert compiled.stats().recompiles == 0
+
+
+def test_an_index_out_of_range_is_told() -> None:
+    """By torch or by us, as soon as somebody waits: not by a wrong answer. In a process of its own,
+    since the GPU does not work for it any more."""
+    text = output(
+        """
+        f = anyshape.compile(lambda t, i: t[i] * 2, dynamic=True, mode="reduce-overhead")
+        t, i = torch.ones(4, device="cuda"), torch.zeros(3, dtype=torch.long, device="cuda")
+        for _ in range(5):
+            f(t, i)
+        try:
+            f(t, i + 9)
+            torch.cuda.synchronize()
+            f(t, i)
+            print("nothing")
+        except Exception as error:
+            print("told")
+        """
+    )
+    assert "told" in text
