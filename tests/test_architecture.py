@@ -86,6 +86,10 @@ LAZY_IMPORTS = {
         "anyshape.backends.native.backend",
         "anyshape.backends.native.cuda_segment",
     ): "only for graphs with tensors on a GPU",
+    (
+        "anyshape.backends.native.backend",
+        "anyshape.backends.native.cuda_graphs",
+    ): "only for graphs with tensors on a GPU",
     ("anyshape.capture.numbers.quotients", "fractions"): "it loads `decimal`; few divide sizes",
     ("anyshape.ops.float_scale", "fractions"): "it loads `decimal`; few scale a size by a float",
     ("anyshape.shared_cache.object_store", "fsspec"): "only for those who share a cache",

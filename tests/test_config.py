@@ -48,7 +48,7 @@ DEFAULTS: dict[str, object] = {
     "background_compile": False,
     "cuda_graphs": "auto",
     "cuda_graph_after": 2,
-    "cuda_graph_limit": 64,
+    "cuda_graph_limit": 256,
     "cuda_graph_memory_mb": 4096,
     "native_training": True,
     "compile_threads": 8,

@@ -118,7 +118,7 @@ class Config(_Started):
     #: so many calls at a shape before it is recorded
     cuda_graph_after: int = 2
     #: so many shapes of a graph are kept; what was not used for longest goes first
-    cuda_graph_limit: int = 64
+    cuda_graph_limit: int = 256
     #: memory of a GPU that CUDA graphs of a stream may take; shapes beyond it are not recorded
     cuda_graph_memory_mb: int = 4096
     #: so many threads make machine code at most; never more than there are cores

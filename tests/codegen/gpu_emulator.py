@@ -54,6 +54,7 @@ _GIVEN = ", ".join(
 _SHARED = 1 << 16
 #: Shuffles, and where they end: the last lane, or the first one.
 _SHUFFLES: Final = (("bfly", "31"), ("up", "0"), ("idx", "31"))
+_BRANCH = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _LAUNCH: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, *[ctypes.c_void_p] * 3
 )
@@ -244,6 +245,8 @@ class Gpu:
         room: int = _ROOM,
     ) -> None:
         self.started: list[Started] = []
+        #: what the host said of branches
+        self.branches: list[int] = []
         self.texts: list[str] = []
         self.rules: list[tuple[LaunchRule, ...]] = []
         self.checks = (ctypes.c_int32 * max(len(kernels), 1))()
@@ -252,7 +255,9 @@ class Gpu:
         self._engines: list[Any] = []
         for kernel, counts in kernels:
             self._add(kernel, counts)
-        words = [shared, 0, ctypes.addressof(self.checks), 0]
+        self._branch = _BRANCH(self.branched)
+        branch = ctypes.cast(self._branch, ctypes.c_void_p).value
+        words = [shared, 0, ctypes.addressof(self.checks), 0, branch]
         assert len(words) == len(TABLE)
         # Handles are numbers from 1: a null is no function.
         rules = [rule for each in self.rules for rule in each]
@@ -265,6 +270,10 @@ class Gpu:
         self._launch_together = _LAUNCH_TOGETHER(lambda *given: self.launch_together(*given))
         self._memset = _MEMSET(_set_bytes)
         self._stream = _STREAM(lambda device, where: 0)
+
+    def branched(self, number: int) -> int:
+        self.branches.append(number)
+        return 0
 
     def _add(self, kernel: Kernel, counts: Counts) -> None:
         functions = functions_of("kernel", kernel)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,17 +26,20 @@ class EmulatedPool:
         self.taken = 0
         self.graphs: list[EmulatedGraph] = []
         self.refuses = ""
+        #: what runs write to
+        self.watched: list[torch.Tensor] = []
 
-    def record(self, run: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, Any]:
+    def record(self, run: Callable[[], Any]) -> tuple[Any, Any]:
         if self.refuses:
             raise CannotRecord(self.refuses)
         # Nothing is computed while a graph is recorded: put back what the run has written.
-        tensors = [each for each in arguments if isinstance(each, torch.Tensor)]
-        before = [_bytes_of(each).clone() for each in tensors]
-        result = run(*arguments)
-        for tensor, bytes in zip(tensors, before, strict=True):
+        before = [(each, _bytes_of(each).clone()) for each in self.watched]
+        result = run()
+        for tensor, bytes in before:
             _bytes_of(tensor).copy_(bytes)
-        graph = EmulatedGraph(self, run, tuple(arguments), result)
+        cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
+        arguments, own = cells["given"].cell_contents, cells["run"].cell_contents
+        graph = EmulatedGraph(self, own, tuple(arguments), result)
         self.graphs.append(graph)
         return graph, result
 
@@ -145,8 +148,8 @@ def test_writes_go_to_the_callers_memory(gpu: EmulatedDevice) -> None:
         return (cache * 1, cache, cache[1:])
 
     graphs = ShapeGraphs(run, Inputs(NONE, NONE, frozenset({0})), gpu)
-    cache = torch.zeros(3)
-    other = torch.zeros(3)
+    cache, other = torch.zeros(3), torch.zeros(3)
+    gpu.pool(0).watched = [cache, other]
     for step in range(1, 8):
         before = cache._version
         product, same, view = graphs(cache, torch.ones(3))
@@ -227,10 +230,19 @@ def test_few_shapes_are_kept(gpu: EmulatedDevice) -> None:
     graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
     with config.patch(cuda_graph_limit=3):
         for n in range(10):
-            for _ in range(4):
-                graphs(torch.ones(n))
+            for _ in range(30):
+                assert graphs(torch.ones(n))[0].tolist() == [2.0] * n
     assert len(graphs._graphs) == 3
     assert recorded(gpu) == 10
+
+
+def test_shapes_by_turns_do_not_push_each_other_out(gpu: EmulatedDevice) -> None:
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    with config.patch(cuda_graph_limit=8):
+        for _ in range(50):
+            for n in range(20):
+                assert graphs(torch.ones(n))[0].tolist() == [2.0] * n
+    assert recorded(gpu) < 150
 
 
 def test_memory_is_bounded(gpu: EmulatedDevice) -> None:
@@ -264,6 +276,7 @@ def test_memory_that_is_shared_in_one_call_is_seen(gpu: EmulatedDevice) -> None:
 
     graphs = ShapeGraphs(run, Inputs(NONE, NONE, frozenset({0})), gpu, apart)
     cache = torch.zeros(2)
+    gpu.pool(0).watched = [cache]
     for _ in range(5):
         graphs(cache, torch.ones(2))
     assert recorded(gpu) == 1

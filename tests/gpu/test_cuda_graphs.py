@@ -59,16 +59,43 @@ def test_results_are_eagers_and_stay() -> None:
 
 
 def test_a_module_whose_parameters_change() -> None:
-    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 8)).to(DEVICE)
+    first = nn.Linear(32, 64)
+    model = nn.Sequential(first, nn.GELU(), nn.Linear(64, 8)).to(DEVICE)
     compiled = by_graphs(model)
     x = randn(7, 32)
     for _ in range(5):
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
-    model[0].weight.mul_(2)
+    first.weight.mul_(2)
     torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
-    model[0].weight.data = randn(64, 32)
+    first.weight.data = randn(64, 32)
     for _ in range(5):
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-4)
+
+
+class Heads(nn.Module):
+    """Products that are independent of each other, of one row and of more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(64, n, bias=bool(n % 3)) for n in (64, 32, 96))
+        self.out = nn.Linear(192, 64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(3):
+            x = x + self.out(torch.cat([part(x) for part in self.parts], -1))
+        return x
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_products_side_by_side(dtype: torch.dtype) -> None:
+    model = Heads().to(DEVICE, dtype)
+    compiled = by_graphs(model)
+    for n in (1, 3, 50, 300, 2000):
+        for _ in range(6):
+            x = randn(n, 64).to(dtype)
+            close = {"rtol": 3e-2, "atol": 3e-2} if dtype is torch.bfloat16 else {}
+            torch.testing.assert_close(compiled(x), model(x), **close)
+    assert "CUDA graphs: 5 shapes" in said(compiled)
 
 
 def test_dropout_draws_as_torch_does() -> None:

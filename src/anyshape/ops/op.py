@@ -49,6 +49,8 @@ class Effects:
     indexes: bool = False
     #: a parameter and its value: with that it fails on some numbers, of whatever dtype
     fails_with: tuple[str, Any] | None = None
+    #: whether it takes any numbers, though native code does not have it
+    total: bool = False
 
 
 PURE: Final = Effects()

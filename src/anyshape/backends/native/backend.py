@@ -28,6 +28,7 @@ from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.small_graphs import least_elements
 from anyshape.backends.native.training import Backward, in_stages, or_as_it_is, trained
+from anyshape.backends.native.variant import Variant
 from anyshape.backends.reproduction import write_reproduction
 from anyshape.config import config
 from anyshape.errors import InternalError
@@ -105,17 +106,17 @@ def _built(
     *,
     at_once: bool = False,
     gives_up: bool = False,
-    few_rows: int = 0,
+    variant: Variant | None = None,
     functions_made: list[Callable[..., Any] | DeferredCode] | None = None,
 ) -> Callable[..., Any]:
     """`at_once`: outputs are stored where they are made. `gives_up`: the function takes its inputs
-    in a list, which it empties, and lets go of each as soon as nothing reads it. `few_rows`: what
-    is multiplied with weights of so many elements at most has few rows. `functions_made` gets the
-    functions of segments."""
+    in a list, which it empties, and lets go of each as soon as nothing reads it. `variant`: the
+    code is for what is recorded at one shape. `functions_made` gets the functions of segments."""
     if config.native_training and is_recorded(graph.graph.nodes):
         return _built_with_gradients(graph, now)
     progress.graph()
-    plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, few_rows=few_rows)
+    own = variant or Variant()
+    plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, few_rows=own.few_rows)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
     graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
@@ -124,7 +125,7 @@ def _built(
     if scope is not None:
         make = partial(_schedule, made, plan, id, scope)
         stream.emit_made(kinds.Schedule, make)
-    is_inference = not (at_once or gives_up or few_rows)
+    is_inference = not (at_once or gives_up or variant)
     if not segments:
         run = run_graph(graph, examples)
         if gives_up:
@@ -132,7 +133,7 @@ def _built(
         return _by_shape(graph, plan.device, run, None, []) if is_inference else run
     texts: dict[str, str] = {}
     every = [] if functions_made is None else functions_made
-    functions = _functions(texts, now, plan.device, every)
+    functions = _functions(texts, now, plan.device, every, own.branches)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_with_list if gives_up else _failed_later, graph)
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
@@ -156,44 +157,23 @@ def _by_shape(
     wanted = config.cuda_graphs
     if device.type != "cuda" or not (graph.meta.get(CUDA_GRAPHS) if wanted == "auto" else wanted):
         return run
-    from anyshape.backends.native.cuda_graphs import (
-        NotRecorded,
-        ShapeGraphs,
-        Variants,
-        inputs_of,
-        why_not,
-    )
-    from anyshape.runtime.cuda.graph_pool import GraphDevice
-
-    report = graph.meta[REPORT]
-    why = why_not(graph.graph)
-    if why:
-        graph.meta[REPORT] = replace(report, cuda_graphs=NotRecorded(why))
-        return run
+    from anyshape.backends.native.cuda_graphs import by_shape
 
     every = list(functions)
 
-    def for_few_rows(bound: int) -> Callable[..., Any]:
+    def variant(chosen: Variant) -> Callable[..., Any]:
         said = graph.meta[REPORT]
         try:
             with expr.fresh_scope():
-                return _built(graph, [], now=True, few_rows=bound, functions_made=every)
+                return _built(graph, [], now=True, variant=chosen, functions_made=every)
         except Unlowerable:
             return run
         finally:
             graph.meta[REPORT] = said
 
-    def check() -> None:
-        for each in every:
-            if (look := getattr(each, "check", None)) is not None:
-                look()
-
-    index = torch.cuda.current_device() if device.index is None else device.index
-    variants = Variants(graph.graph, for_few_rows)
-    of_inputs = inputs_of(graph.graph)
-    by_shape = ShapeGraphs(run, of_inputs, GraphDevice(index), is_apart, check, variants)
-    graph.meta[REPORT] = replace(report, cuda_graphs=by_shape)
-    return by_shape
+    made, said = by_shape(graph.graph, device, run, is_apart, every, variant)
+    graph.meta[REPORT] = replace(graph.meta[REPORT], cuda_graphs=said)
+    return made
 
 
 def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
@@ -348,6 +328,7 @@ def _functions(
     now: bool,
     device: torch.device,
     every: list[Callable[..., Any] | DeferredCode],
+    branches: bool = False,
 ) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
     the texts that had to be made, `every` the functions."""
@@ -361,7 +342,7 @@ def _functions(
             if device.type == "cuda":
                 from anyshape.backends.native.cuda_segment import cuda_function
 
-                made[key] = cuda_function(segment, key, device)
+                made[key] = cuda_function(segment, key, device, branches)
             else:
                 make = native_function if now else native_function_later
                 keep = partial(setitem, texts, key)

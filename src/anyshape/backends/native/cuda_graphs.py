@@ -19,6 +19,7 @@ import torch
 import torch.fx
 
 from anyshape.backends.native.recorded_graph import Pool, RecordedGraph, record
+from anyshape.backends.native.variant import Variant
 from anyshape.config import config
 from anyshape.events.native_counts import count
 from anyshape.graph.alias_analysis import match_of, result_of, root_of
@@ -28,12 +29,14 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, SYMBOL
 from anyshape.ops.origins import is_of_torch, is_original
 from anyshape.ops.table import lookup
-from anyshape.runtime.cuda.graph_pool import CannotRecord
+from anyshape.runtime.cuda.graph_pool import CannotRecord, GraphDevice
 from anyshape.symbolic import Size, Symbol, product, substitute
 from anyshape.symbolic.expr import bare_symbol
 
 #: Shapes whose calls are counted; the count begins anew behind it.
 _MOST_COUNTED: Final = 4096
+#: A graph that was replayed so often has been worth its recording.
+_USED: Final = 16
 #: Shapes that are named to people.
 _MOST_NAMED: Final = 8
 
@@ -137,15 +140,20 @@ def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 
 class Variants:
-    """Other code for a graph, where what is multiplied with weights has few rows: products that
-    read the weight once, and do no more. The library's are made for more rows."""
+    """Other code for a graph where it is recorded, by how many rows there are of what is multiplied
+    with weights. Of few, products of our own read the weight once, and the library's are made for
+    more; of some more, products that are independent of each other have room side by side."""
 
-    #: by rows at most: elements of a weight at most, up to which they were faster on an H200
-    _BOUNDS: Final = {1: 1 << 24, 4: 1 << 20}
+    #: by rows at most: elements of a weight at most, up to which ours are faster on an H200
+    _FEW: Final = {1: 1 << 24, 4: 1 << 20}
+    #: so many rows leave room for other products
+    _SOME: Final = 1024
 
-    def __init__(self, graph: torch.fx.Graph, build: Callable[[int], Callable[..., Any]]) -> None:
+    def __init__(
+        self, graph: torch.fx.Graph, build: Callable[[Variant], Callable[..., Any]]
+    ) -> None:
         self._build = build
-        self._built: dict[int, Callable[..., Any]] = {}
+        self._built: dict[Variant, Callable[..., Any]] = {}
         self._inputs = [
             node.meta.get(SYMBOL, node.meta.get(RESULT))
             for node in graph.nodes
@@ -155,15 +163,20 @@ class Variants:
         for node in graph.nodes:
             match = match_of(node)
             if match is not None and match.op.name == "linear":
-                operand = node.args[0] if node.args else node.kwargs["input"]
-                metas = _metas(operand) if isinstance(operand, torch.fx.Node) else []
-                self._rows += [product(list(meta.shape[:-1])) for meta in metas]
+                operands = [meta for each in node.all_input_nodes[:1] for meta in _metas(each)]
+                self._rows += [product(list(meta.shape[:-1])) for meta in operands]
 
     def run_for(self, args: Sequence[Any]) -> Callable[..., Any] | None:
         """The code for these inputs, if it is not what all have."""
-        if not self._rows:
+        chosen = self._variant(self._most_rows(args))
+        if chosen is None:
             return None
-        values: dict[Any, int] = {}
+        if chosen not in self._built:
+            self._built[chosen] = self._build(chosen)
+        return self._built[chosen]
+
+    def _most_rows(self, args: Sequence[Any]) -> int:
+        values: dict[Symbol, int] = {}
         for known, value in zip(self._inputs, args, strict=True):
             if isinstance(known, Symbol):
                 values[known] = value
@@ -173,15 +186,13 @@ class Variants:
                         values[symbol] = actual
         rows = [substitute(each, values) for each in self._rows]
         known_rows = [each for each in rows if isinstance(each, int)]
-        if len(known_rows) < len(rows):
-            return None
-        most = max(known_rows)
-        bound = next((bound for bound in self._BOUNDS if 0 < most <= bound), None)
-        if bound is None:
-            return None
-        if bound not in self._built:
-            self._built[bound] = self._build(self._BOUNDS[bound])
-        return self._built[bound]
+        return max(known_rows) if known_rows and len(known_rows) == len(rows) else 0
+
+    def _variant(self, rows: int) -> Variant | None:
+        for most, elements in self._FEW.items():
+            if 0 < rows <= most:
+                return Variant(elements, branches=True)
+        return Variant(branches=True) if 0 < rows <= self._SOME else None
 
 
 class ShapeGraphs:
@@ -293,6 +304,8 @@ class ShapeGraphs:
         if self._apart is not None and not self._apart(*args):
             return self._run(*args)
         with pool.lock:
+            if len(self._graphs) >= config.cuda_graph_limit and not self._made_room():
+                return self._run(*args)
             try:
                 own = None if self._variants is None else self._variants.run_for(args)
                 recorded = record(pool, own or self._run, args, self._copied(args))
@@ -303,9 +316,18 @@ class ShapeGraphs:
                 return self._run(*args)
             count("cuda_graphs")
             self._graphs[key] = recorded
-            while len(self._graphs) > config.cuda_graph_limit:
-                self._graphs.popitem(last=False)
             return recorded.replay(args, is_first=True)
+
+    def _made_room(self) -> bool:
+        """Let go of what was not used for longest. Where there are more shapes than may be kept,
+        and all of them come by turns, each would be gone before it is used again: one that was
+        hardly used stays, until it has been in the way as often as there are others."""
+        key, oldest = next(iter(self._graphs.items()))
+        oldest.wanted += 1
+        if oldest.replays < _USED and oldest.wanted < config.cuda_graph_limit:
+            return False
+        del self._graphs[key]
+        return True
 
     def _copied(self, args: Sequence[Any]) -> list[int]:
         return [
@@ -330,3 +352,28 @@ class NotRecorded(NamedTuple):
 
     def lines(self) -> list[str]:
         return [f"no CUDA graphs: {self.why}"]
+
+
+def by_shape(
+    graph: torch.fx.Graph,
+    device: torch.device,
+    run: Callable[..., Any],
+    is_apart: Callable[..., bool] | None,
+    functions: Sequence[Any],
+    variant: Callable[[Variant], Callable[..., Any]],
+) -> tuple[Callable[..., Any], ShapeGraphs | NotRecorded]:
+    """The function of a graph, and what there is to say of it. `functions`: those of its segments,
+    to which `variant` adds its own."""
+    why = why_not(graph)
+    if why:
+        return run, NotRecorded(why)
+
+    def check() -> None:
+        for each in functions:
+            if (look := getattr(each, "check", None)) is not None:
+                look()
+
+    index = torch.cuda.current_device() if device.index is None else device.index
+    variants = Variants(graph, variant)
+    made = ShapeGraphs(run, inputs_of(graph), GraphDevice(index), is_apart, check, variants)
+    return made, made

@@ -27,6 +27,7 @@ from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Launch, Segment
 from anyshape.loops.text import kernel_text
+from anyshape.runtime.cuda.branch_streams import branch
 from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
 from anyshape.runtime.cuda.driver import driver
 from anyshape.runtime.loader.build import Loaded, Source, disk_cache, found_or_begun
@@ -39,11 +40,15 @@ from anyshape.runtime.loader.torch_abi import torch_abi
 
 _NAME: Final = "kernel"
 _LOAD: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+_BRANCH: Final = _LOAD(branch)
 
 
-def cuda_function(segment: Segment, key: str, device: torch.device) -> Callable[..., Any]:
+def cuda_function(
+    segment: Segment, key: str, device: torch.device, branches: bool = False
+) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
-    `key`: all that the segment's text depends on."""
+    `key`: all that the segment's text depends on. `branches`: to be recorded, with products that
+    are independent of each other side by side."""
     index = _index(device)
     target = gpu_target(index)
     launches = [step for step in segment.steps if isinstance(step, Launch)]
@@ -52,8 +57,8 @@ def cuda_function(segment: Segment, key: str, device: torch.device) -> Callable[
     cache, abi = disk_cache(), torch_abi()
     host = host_target(cache)
     rules = {kernel: (code.rules, code.counts) for kernel, code in codes.items()}
-    source = partial(_host_source, segment, rules, index)
-    key = key_of_code("cuda", repr(abi), str(index), key)
+    source = partial(_host_source, segment, rules, index, branches)
+    key = key_of_code("cuda", repr(abi), str(index), str(branches), key)
     built = found_or_begun(key, source, host, cache)
     helpers = host_helpers(host, abi, index, driver()).code
     with torch.cuda.device(index):
@@ -75,10 +80,13 @@ def _index(device: torch.device) -> int:
 
 
 def _host_source(
-    segment: Segment, rules: Mapping[Kernel, tuple[tuple[LaunchRule, ...], Counts]], index: int
+    segment: Segment,
+    rules: Mapping[Kernel, tuple[tuple[LaunchRule, ...], Counts]],
+    index: int,
+    branches: bool = False,
 ) -> Source:
     text = source_text()
-    return text.gpu_source_of(segment, rules, text.host_abi(torch_abi(), index))
+    return text.gpu_source_of(segment, rules, text.host_abi(torch_abi(), index, branches=branches))
 
 
 def cuda_source(segment: Segment, device: torch.device) -> str:
@@ -168,6 +176,7 @@ class _Table:
             "error": 0,
             "checks": 0 if self.checks is None else self.checks.data_ptr(),
             "load": ctypes.cast(self._load, ctypes.c_void_p).value or 0,
+            "branch": ctypes.cast(_BRANCH, ctypes.c_void_p).value or 0,
         }
         words = [*(first[name] for name in TABLE), *[0, 0] * len(self._functions)]
         self._words = (ctypes.c_int64 * len(words))(*words)

@@ -19,7 +19,7 @@ class Pool(Protocol):
     lock: Any
     taken: int
 
-    def record(self, run: Callable[..., Any], arguments: Sequence[Any]) -> tuple[Any, Any]: ...
+    def record(self, run: Callable[[], Any]) -> tuple[Any, Any]: ...
     def copy(self, target: int, source: int, size: int) -> None: ...
 
 
@@ -57,7 +57,6 @@ class RecordedGraph:
         pool: Pool,
         graph: Any,
         copies: Sequence[_Copy],
-        held: Sequence[torch.Tensor],
         results: Sequence[_Result | _Constant | int],
         blocks: Sequence[_Block],
         moved: Sequence[int],
@@ -67,8 +66,6 @@ class RecordedGraph:
         self.pool = pool
         self._graph = graph
         self._copies = copies
-        #: what it reads: no one else holds it
-        self._held = held
         #: an integer is the place of an input that is a result itself
         self._results = results
         self._blocks = blocks
@@ -76,8 +73,12 @@ class RecordedGraph:
         self._moved = moved
         self._kind = kind
         self._device = device
+        #: how often it was replayed, and how often another shape has wanted its place
+        self.replays = 0
+        self.wanted = 0
 
     def replay(self, args: Sequence[Any], is_first: bool = False) -> Any:
+        self.replays += 1
         copy = self.pool.copy
         for place, address, size in self._copies:
             copy(address, args[place].data_ptr(), size)
@@ -125,32 +126,40 @@ class _Constant(NamedTuple):
 def record(
     pool: Pool, run: Callable[..., Any], args: Sequence[Any], copied: Sequence[int]
 ) -> RecordedGraph:
+    """`copied`: the places of inputs that the graph reads from memory of its own. That is the
+    pool's as well: nothing of it is needed when another graph runs."""
     given = list(args)
-    copies: list[_Copy] = []
-    with torch.inference_mode(False):
-        for place in copied:
-            value = args[place]
-            given[place] = torch.empty_strided(
-                value.shape, value.stride(), dtype=value.dtype, device=value.device
-            )
-            address, size = given[place].data_ptr(), _extent(value) * value.element_size()
-            if size:
-                copies.append(_Copy(place, address, size))
-    tensors = {place: each for place, each in enumerate(given) if isinstance(each, torch.Tensor)}
-    versions = {p: each._version for p, each in tensors.items() if not each.is_inference()}
+    versions: dict[int, int] = {}
+
+    def recorded() -> Any:
+        with torch.inference_mode(False):
+            for place in copied:
+                like = args[place]
+                given[place] = torch.empty_strided(
+                    like.shape, like.stride(), dtype=like.dtype, device=like.device
+                )
+        versions.update({p: t._version for p, t in _tensors(given) if not t.is_inference()})
+        return run(*given)
+
     modes = modes_now()
-    graph, result = pool.record(run, given)
+    graph, result = pool.record(recorded)
     if modes_now() != modes:
         raise CannotRecord("it changes a mode of torch for what comes behind it")
+    tensors = dict(_tensors(given))
     moved = [
         place for place, before in versions.items() for _ in range(tensors[place]._version - before)
     ]
     if set(moved) & set(copied):
         raise CannotRecord("an input that was to be copied is written to")
+    sizes = {place: _extent(args[place]) * args[place].element_size() for place in copied}
+    copies = [_Copy(p, given[p].data_ptr(), size) for p, size in sizes.items() if size]
     device = next(each.device for each in tensors.values())
     results, blocks = _results(result, tensors)
-    held = [given[place] for place in copied]
-    return RecordedGraph(pool, graph, copies, held, results, blocks, moved, type(result), device)
+    return RecordedGraph(pool, graph, copies, results, blocks, moved, type(result), device)
+
+
+def _tensors(values: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
+    return [(place, each) for place, each in enumerate(values) if isinstance(each, torch.Tensor)]
 
 
 def _extent(tensor: torch.Tensor) -> int:

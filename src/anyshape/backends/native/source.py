@@ -21,7 +21,13 @@ from anyshape.codegen.host.externs import row_of
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm import module
 from anyshape.codegen.llvm.threads import launch_functions
-from anyshape.codegen.nvptx.launch import DECLARATIONS, failures, launch_function, launch_helpers
+from anyshape.codegen.nvptx.launch import (
+    BRANCH,
+    DECLARATIONS,
+    failures,
+    launch_function,
+    launch_helpers,
+)
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
 from anyshape.codegen.target import Target, Texts
 from anyshape.loops.kernels import Kernel
@@ -92,7 +98,8 @@ def gpu_source_of(
         launches.append(launch_function(name, own, counts, functions, number))
         functions += len(own)
     code = host_function(segment, _NAME, kernels, abi)
-    text = join_module([DECLARATIONS, *launches, code.text])
+    branch = [BRANCH] if abi.branches else []
+    text = join_module([DECLARATIONS, *branch, *launches, code.text])
     return Source(text, code.entry, code.run, code.reasons, quick=True)
 
 
@@ -105,7 +112,7 @@ def _check_externs(segment: Segment, device: str) -> None:
             raise HostUnsupported(f"{symbol} of this torch is not the one that we know")
 
 
-def host_abi(found: TorchAbi | None, gpu: int | None = None) -> HostAbi:
+def host_abi(found: TorchAbi | None, gpu: int | None = None, *, branches: bool = False) -> HostAbi:
     """How torch and Python are made here, as far as that is known. `gpu`: the number of the one
     that tensors are on."""
     own = (
@@ -115,4 +122,11 @@ def host_abi(found: TorchAbi | None, gpu: int | None = None) -> HostAbi:
     )
     if gpu is None:
         return own
-    return replace(own, device="cuda", device_type=_CUDA, device_index=gpu, is_launched=True)
+    return replace(
+        own,
+        device="cuda",
+        device_type=_CUDA,
+        device_index=gpu,
+        is_launched=True,
+        branches=branches,
+    )

@@ -25,6 +25,8 @@ class HostAbi:
     device_index: int = 0
     #: kernels are started and not waited for; they have no threads of ours, and memory of torch's
     is_launched: bool = False
+    #: products that are independent of each other are in branches of what is recorded
+    branches: bool = False
 
 
 class HostUnsupported(Exception):

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
+from anyshape.codegen.host.branches import branches_of
 from anyshape.codegen.host.externs import adopted_buffers, results_of
 from anyshape.codegen.host.loop_rolling import LoopBody, RoleKind, find_rounds
 from anyshape.codegen.host.sizes import Sizes, offsets
-from anyshape.codegen.host.steps import KernelCode, Known, Steps
+from anyshape.codegen.host.steps import KernelCode, Known, Steps, in_branches
 from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.loops.expr import WIDTH
 from anyshape.loops.kernels import Kernel
@@ -122,6 +123,7 @@ class Run:
             segment.repeated, segment.steps, known.buffers, self._places(), scratch, ends
         )
         part: LoopBody | None = None
+        branches = branches_of(segment.steps, known.buffers) if known.abi.branches else {}
         number = 0
         while number < len(segment.steps):
             if rounds is not None and number == rounds.first:
@@ -137,7 +139,7 @@ class Run:
             else:
                 for area in results_of(step):
                     self._adopt(area.buffer, steps)
-                steps.call(step)
+                in_branches(steps, step, number, branches)
             for buffer in ends.get(number, ()):
                 self._adopt(buffer, steps)
                 steps.give_up(buffer)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
+from anyshape.codegen.host.branches import BEGIN, END
 from anyshape.codegen.host.externs import LISTS, OPTIONAL, TYPES, is_whole, row_of
 from anyshape.codegen.ir_builder import FunctionBody, float_literal
 from anyshape.loops.expr import WIDTH
@@ -134,6 +135,10 @@ class Steps:
 
     def give_up(self, buffer: str) -> None:
         self._delete(self._handles[buffer])
+
+    def branch(self, number: int) -> None:
+        """What is called from now on is in a branch: `branches.py`."""
+        self._lines.do(f"call void @anyshape_gpu_branch(i64 {number})")
 
     def call(self, step: Extern) -> None:
         row = row_of(step)
@@ -276,3 +281,13 @@ class Steps:
 
     def _delete(self, slot: str) -> None:
         self._lines.do(f"call void @anyshape_host_delete(ptr {slot}, i64 1)")
+
+
+def in_branches(steps: Steps, step: Extern, number: int, branches: Mapping[int, int]) -> None:
+    """A call, in the branch that it has by its number."""
+    place = branches.get(number)
+    if place is not None:
+        steps.branch(place or BEGIN)
+    steps.call(step)
+    if place is not None and branches.get(number + 1, 0) != place + 1:
+        steps.branch(END)

@@ -29,9 +29,9 @@ from anyshape.symbolic import Size, Symbol, ceildiv
 from anyshape.symbolic.expr import symbols_of
 
 #: What the first words of the table are: bytes of shared memory that a block may have, the error of
-#: CUDA that came last, where checks leave their numbers, and the function that is called with the
-#: place of a handle to put it there, and gives 0 if there is none.
-TABLE: Final = ("shared", "error", "checks", "load")
+#: CUDA that came last, where checks leave their numbers, the function that is called with the
+#: place of a handle to put it there, and gives 0 if there is none, and the one for branches.
+TABLE: Final = ("shared", "error", "checks", "load", "branch")
 TABLE_NAME: Final = "anyshape_gpu"
 
 DECLARATIONS: Final = f"""
@@ -40,6 +40,16 @@ declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i1)
 declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64)
 declare i32 @anyshape_gpu_strips(ptr, i64, ptr, ptr, i64, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+#: What is called where a branch begins, if the host has some.
+BRANCH: Final = f"""
+define private void @anyshape_gpu_branch(i64 %number) nounwind {{
+  %place = getelementptr i64, ptr @{TABLE_NAME}, i64 {TABLE.index("branch")}
+  %function = load ptr, ptr %place
+  %done = call i64 %function(i64 %number)
+  ret void
+}}
 """
 
 

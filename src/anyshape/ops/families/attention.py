@@ -20,7 +20,7 @@ from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import DTYPES, Index, Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, gradient, lower, onnx
+from anyshape.ops.op import DRAWS, FUNCTIONAL, Effects, Op, OpKind, gradient, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, floordiv, ge, gt, le, modulo, or_, product
 
@@ -366,7 +366,7 @@ ROWS: tuple[Op, ...] = (
         _ATTENTION,
         _scaled_dot_product,
         OpKind.CALL_OUT,
-        effects=DRAWS,
+        effects=Effects(draws=True, total=True),
         layout_varies=True,
     ),
     Op(

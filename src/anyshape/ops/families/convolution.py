@@ -19,7 +19,7 @@ from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, onnx_rows
+from anyshape.ops.op import Effects, Op, OpKind, Rule, gradient, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 
@@ -314,7 +314,8 @@ def _convolution_gradient(
 
 
 def _row(name: str, rule: Rule) -> Op:
-    return Op(name, (f"torch.{name}", f"torch.nn.functional.{name}"), rule, OpKind.CALL_OUT)
+    names = f"torch.{name}", f"torch.nn.functional.{name}"
+    return Op(name, names, rule, OpKind.CALL_OUT, effects=Effects(total=True))
 
 
 ROWS: tuple[Op, ...] = (

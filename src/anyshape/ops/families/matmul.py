@@ -413,7 +413,10 @@ def _of_few_rows(c: Lowering, input: Value, weight: Value, bias: Value | None) -
     made = c.values.reduction("sum", products, [len(sizes) - 1], dtype, keep=False)
     if bias is not None:
         made = elementwise(c, operation("add"), made, as_dtype(c, bias, dtype))
-    return as_dtype(c, made, input.dtype)
+    made = as_dtype(c, made, input.dtype)
+    # Not part of what reads it: another kernel would compute it with fewer threads.
+    c.materialize(made)
+    return made
 
 
 def _with_bias(c: Lowering, sizes: tuple[Size, ...], a: Area, b: Area, bias: Value) -> Value:

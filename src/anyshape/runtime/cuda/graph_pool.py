@@ -12,11 +12,12 @@ import ctypes
 import gc
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
 
+from anyshape.runtime.cuda.branch_streams import MOST_BRANCHES, branch_streams
 from anyshape.runtime.cuda.driver import driver
 
 
@@ -41,33 +42,36 @@ class GraphPool:
         gone with the last graph, and its end tells torch's generator that no capture is under way:
         one that failed does not."""
         self._side = torch.cuda.Stream(self.device)
+        #: for branches of a graph: no other graph that may run meanwhile has them
+        self._branches = [torch.cuda.Stream(self.device) for _ in range(MOST_BRANCHES)]
         self._pool = torch.cuda.graph_pool_handle()
         self._first = torch.cuda.CUDAGraph()
+        for stream in (*self._branches, self._side):
+            with torch.cuda.stream(stream):
+                # What torch makes once for a stream belongs to no graph: memory for products.
+                for dtype in (torch.float32, torch.bfloat16):
+                    one = torch.ones(16, 16, dtype=dtype, device=torch.device("cuda", self.device))
+                    torch.addmm(one[0], one, torch.mm(one, one))
+                stream.synchronize()
         with torch.cuda.stream(self._side), _no_collection():
-            # What torch makes once for a stream belongs to no graph: memory for products.
-            for dtype in (torch.float32, torch.bfloat16):
-                one = torch.ones(16, 16, dtype=dtype, device=torch.device("cuda", self.device))
-                torch.addmm(one[0], one, torch.mm(one, one))
-            self._side.synchronize()
             self._first.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
-                torch.zeros(1, device=one.device)
+                torch.zeros(1, device=torch.device("cuda", self.device))
             finally:
                 _end(self._first)
 
-    def record(
-        self, run: Callable[..., Any], arguments: Sequence[Any]
-    ) -> tuple[torch.cuda.CUDAGraph, Any]:
-        """What a run with these arguments starts on the GPU, and its result, in memory that holds
-        it after each replay until the next one of any graph. Nothing is computed meanwhile."""
+    def record(self, run: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
+        """What a run starts on the GPU, and its result, in memory that holds it after each replay
+        until the next one of any graph. Nothing is computed meanwhile."""
         before = torch.cuda.memory_reserved(self.device)
         self._side.wait_stream(torch.cuda.current_stream(self.device))
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.stream(self._side), _no_collection():
+            streams = branch_streams(self._branches)
+            with torch.cuda.stream(self._side), _no_collection(), streams:
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
-                    result = run(*arguments)
+                    result = run()
                 finally:
                     _end(graph)
         except Exception as error:
