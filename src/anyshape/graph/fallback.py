@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -31,6 +31,7 @@ from anyshape.graph.plan import (
 from anyshape.ops.bind import Unbound, works_in_place
 from anyshape.ops.effects import written_by
 from anyshape.ops.higher_order_ops import region_of
+from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
@@ -55,6 +56,9 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
     min: minimum,
     max: maximum,
 }
+
+#: What addresses are kept in.
+_ADDRESSES: Final = (torch.int64, torch.uint64)
 
 #: What has no meta and reads its tensors only.
 _READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", check_dense})
@@ -122,11 +126,13 @@ class Calling(Mutation):
         if known is not None and known in self._numbers:
             return self._numbers[known]
         name = self._name("c")
-        numeric = not has_tensors(args)
+        named = self._arguments(node.kwargs, node.kwargs)
+        numeric = not has_tensors((args, named))
         if not numeric and node.target not in _READS:
-            self._may_change(handles_in(args))
-        refs = self._references(args)
-        kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
+            if isinstance(node.target, KernelLaunch):
+                self._may_follow_addresses(handles_in(args))
+            self._may_change(handles_in((args, named)))
+        refs, kwargs = self._references(args), self._references(named)
         self.steps.append(
             PythonCall(node.op, node.target, refs, kwargs, name, (), symbol, is_number)
         )
@@ -134,6 +140,13 @@ class Calling(Mutation):
         if known is not None and isinstance(made, NumberRef):
             self._numbers[known] = made
         return made
+
+    def _may_follow_addresses(self, given: Sequence[TensorView]) -> None:
+        """A kernel may find addresses of other tensors among its arguments, in a tensor of integers
+        of 64 bits: whatever still has to be computed of any tensor is computed before."""
+        if any(handle.meta.dtype in _ADDRESSES for handle in given):
+            for handle in handles_in(list(self._env.values())):
+                self.materialize_storage(handle.root)
 
     def _call_out(self, node: torch.fx.Node, entry: OpMatch | None, why: str) -> object:
         """Let torch do it. What it may change is computed first by those who read it."""
