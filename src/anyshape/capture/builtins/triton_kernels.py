@@ -1,9 +1,9 @@
 """Launches of Triton kernels, `kernel[grid](...)`, and what programs compute grids with.
 
 A launch is a step of the graph. Tensors, sizes and floats are given to it in every call. What is
-part of the kernel's code (`tl.constexpr`), and options such as `num_warps`, are for this entry only.
-A grid that is a function is called here, once for each configuration of an autotuner, so that what
-it gives is an expression of the sizes.
+part of the kernel's code (`tl.constexpr`), and options such as `num_warps`, are for this entry
+only. A grid that is a function is called here, once for each configuration of an autotuner, so that
+what it gives is an expression of the sizes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ import torch
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
-from anyshape.guards.guard import Kind
+from anyshape.guards.guard import Guard, Kind, ToldReason
 from anyshape.ops.kernel_launch import (
     KernelLaunch,
     constexprs_of,
@@ -85,8 +86,9 @@ class LaunchArguments:
         for each, compute in heuristics_of(self._kernel).items():
             if name not in known or each == name:
                 found = hooks.call(compute, dict(known))
-                reason = f"`{each}` is computed by a heuristic of the kernel"
-                known[each] = hooks.specialized(found, f"{reason} `{_name_of(self._kernel)}`")
+                kernel = _name_of(self._kernel)
+                reason = ToldReason(f"`{each}` is computed by a heuristic of the kernel `{kernel}`")
+                known[each] = hooks.specialized(found, reason)
         if name not in known:
             raise AbortCapture(f"a grid function reads `{name}`, which the launch does not give")
         return known[name]
@@ -166,11 +168,11 @@ class _Arguments:
         self.fixed: dict[int | str, object] = {}
 
     def take(self, place: int | str, name: str, value: Any) -> Any:
-        hooks, kernel = self._hooks, _name_of(self._kernel)
+        kernel = _name_of(self._kernel)
         if name in self._constexprs:
-            value = self._specialized(value, f"`{name}` is a constexpr of the kernel `{kernel}`")
+            value = self._specialized(name, value, f"is a constexpr of the kernel `{kernel}`")
         elif name not in self._parameters:
-            value = self._specialized(value, f"`{name}` is an option of the kernel `{kernel}`")
+            value = self._specialized(name, value, f"is an option of the kernel `{kernel}`")
         kind = type(value)
         if kind in ATOMS or kind in _NUMBERS or isinstance(value, torch.Tensor):
             return value
@@ -184,10 +186,12 @@ class _Arguments:
             return value
         raise AbortCapture(f"`{name}` of the kernel `{kernel}` is a {kind.__name__}")
 
-    def _specialized(self, value: Any, reason: str) -> Any:
-        hooks = self._hooks
-        path = hooks.tracer.path_of(value)
-        if path is not None and (is_of_triton(value) or isinstance(value, enum.Enum)):
+    def _specialized(self, name: str, value: Any, what: str) -> Any:
+        hooks, reason = self._hooks, ToldReason(f"`{name}` {what}")
+        if type(value) in ATOMS:
+            _tell(hooks.tracer, name, value, reason)
+            return value
+        if is_of_triton(value) or isinstance(value, enum.Enum):
             return value  # guarded by its identity
         return hooks.specialized(value, reason)
 
@@ -199,6 +203,21 @@ class _Arguments:
         path = self._hooks.tracer.path_of(value)
         if path is not None:
             self._hooks.tracer.guard(Kind.IDENTITY, path, value)
+
+
+def _tell(tracer: Tracer, name: str, value: object, reason: ToldReason) -> None:
+    """Say of the guards on numbers and texts from outside which of them may be this one. A value
+    that was compared does not tell where it came from, so it is by what it is, and by its name."""
+    equal = [
+        (key, guard)
+        for key, guard in tracer.guards.items()
+        if guard.kind is Kind.EQUALS and type(guard.value) is type(value) and guard.value == value
+    ]
+    named = [each for each in equal if name.lower() in str(each[1].path).lower()]
+    for key, guard in named or (equal if len(equal) == 1 else []):
+        if not isinstance(guard.reason, ToldReason):
+            told = Guard(guard.kind, guard.path, guard.value, reason, guard.user_frame)
+            tracer.guards[key] = told
 
 
 #: Classes of Triton whose instances do not change.
