@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import torch.fx
 from torch.fx.node import has_side_effect
 
 #: Stands for an argument that the graph gives.
@@ -138,3 +140,11 @@ class KernelLaunch:
             )
 
         return grid
+
+
+def launch_lines(graph: torch.fx.GraphModule) -> list[str]:
+    """What is told of the launches in a graph."""
+    steps = (node.target for node in graph.graph.nodes)
+    found = Counter(each.kernel_name for each in steps if isinstance(each, KernelLaunch))
+    names = ", ".join(f"`{name}`" + (f" {n} times" if n > 1 else "") for name, n in found.items())
+    return [f"launches of Triton kernels: {names}"] if found else []

@@ -17,18 +17,19 @@ from torch._library.custom_ops import CustomOpDef
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
+from anyshape.capture.builtins.triton_kernels import is_constexpr_function
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.record.op_kinds import RUNS_PYTHON
 from anyshape.capture.rewrite.instrument import is_instrumented
 from anyshape.capture.rewrite.source import all_code
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
+from anyshape.ops.kernel_launch import is_kernel
 
 _NUMBERS: Final = ATOMS | {TracedInt, TracedFloat}
 _METHODS: Final = ("forward", "backward", "setup_context", "jvp", "vmap", "vjp")
-_WRITES: Final = frozenset(
-    {"STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF", "IMPORT_NAME"}
-)
+#: Cells are not among them: code that closes over nothing has its own only.
+_WRITES: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
 
 
 def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> object:
@@ -171,8 +172,11 @@ def _check_global(
         hooks.tracer.read(value, path)
     elif isinstance(value, types.FunctionType):
         hooks.tracer.read(value, path)
-        if not _is_of_torch(value):
+        if not _is_of_library(value):
             _check_code(hooks, value, seen)
+    elif is_kernel(value) or is_constexpr_function(value):
+        # A kernel is code, too: it computes of its arguments, and writes to nothing else.
+        hooks.tracer.guard(Kind.IDENTITY, path, value)
     else:
         raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
 
@@ -188,9 +192,9 @@ _PURE_BUILTINS: Final = frozenset(
 )
 
 
-def _is_of_library(value: object) -> bool:
+def _is_of_library(value: Any) -> bool:
     name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-    return (name or "").split(".")[0] in ("torch", "math", "builtins", "operator")
+    return (name or "").split(".")[0] in ("torch", "math", "builtins", "operator", "triton")
 
 
 def _is_of_torch(function: types.FunctionType) -> bool:
