@@ -29,7 +29,7 @@ from anyshape.graph.plan import (
     paired_tree,
 )
 from anyshape.ops.bind import Unbound, works_in_place
-from anyshape.ops.effects import written_by
+from anyshape.ops.effects import may_be_written, schema_of_extension, written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef
@@ -131,7 +131,7 @@ class Calling(Mutation):
         if not numeric and node.target not in _READS:
             if isinstance(node.target, KernelLaunch):
                 self._may_follow_addresses(handles_in(args))
-            self._may_change(handles_in((args, named)))
+            self._may_change(self._written_handles(node, args, named))
         refs, kwargs = self._references(args), self._references(named)
         self.steps.append(
             PythonCall(node.op, node.target, refs, kwargs, name, (), symbol, is_number)
@@ -140,6 +140,10 @@ class Calling(Mutation):
         if known is not None and isinstance(made, NumberRef):
             self._numbers[known] = made
         return made
+
+    def _written_handles(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Sequence[TensorView]:
+        function = node.meta[CALL].function if CALL in node.meta else node.target
+        return handles_in(may_be_written(function, args, kwargs))
 
     def _may_follow_addresses(self, given: Sequence[TensorView]) -> None:
         """A kernel may find addresses of other tensors among its arguments, in a tensor of integers
@@ -157,15 +161,17 @@ class Calling(Mutation):
             in_place |= works_in_place(node.meta[CALL].function, args, kwargs)
         # Operators with graphs change nothing, and give tensors of their own; so do gradients.
         own = region_of(node.target) is not None or isinstance(node.target, STEPS)
-        unknown = not own and (entry is None or may_write(entry, node))
         handles = handles_in((args, kwargs))
+        written: Sequence[TensorView] = ()
+        if not own and (entry is None or may_write(entry, node)):
+            written = self._written_handles(node, args, kwargs)
         if in_place:
             if not handles:
                 raise Unlowerable("a tensor that only Python handles is written to")
             self._may_change(handles[:1])
             self._count_write(handles[0], called=True)
-        elif unknown:
-            self._may_change(handles)
+        else:
+            self._may_change(written)
         refs, named = self._references(args), self._references(kwargs)
         name = self._name("c")
         tensors: list[tuple[str, tuple[int, ...]]] = []
@@ -174,16 +180,21 @@ class Calling(Mutation):
             self._written(handles[0].root)
         else:
             bound = self._results(name, self.result, (), tensors)
-            if unknown:
-                for handle in handles:
-                    self._written(handle.root)
+            for handle in written:
+                self._written(handle.root)
             if not own and (
-                unknown
+                written
                 or entry is None
                 or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
                 or (isinstance(self.result, Meta) and self.result.shares_if is not None)
             ):
-                entangle([handle.root for handle in (*handles, *handles_in(bound))])
+                roots = [handle.root for handle in handles]
+                made = [handle.root for handle in handles_in(bound)]
+                if entry is None and schema_of_extension(node.meta[CALL].function) is not None:
+                    for root in roots:  # Such an operator makes nothing of one argument another's.
+                        entangle([root, *made])
+                else:
+                    entangle([*roots, *made])
         self.steps.append(
             PythonCall(
                 node.op,

@@ -112,6 +112,27 @@ def writes_untold(function: Callable[..., Any]) -> bool:
     return not isinstance(function, KernelLaunch) and _writes_untold(function)
 
 
+def schema_of_extension(function: Callable[..., Any]) -> Any:
+    """The schema of an operator of another library than torch's; None of anything else."""
+    if isinstance(function, OpOverloadPacket) and len(function.overloads()) == 1:
+        function = getattr(function, function.overloads()[0])
+    is_other = isinstance(function, OpOverload) and function.namespace not in _TAGGED
+    return function._schema if is_other else None
+
+
+def may_be_written(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """The arguments that a function without a row may write to: all of them, unless the schema of
+    an operator says that it only reads some."""
+    schema = schema_of_extension(function)
+    if schema is None:
+        return [*args, *kwargs.values()]
+    named = dict(zip([each.name for each in schema.arguments], args, strict=False)) | kwargs
+    read = {each.name for each in schema.arguments if each.alias_info is None}
+    return [value for name, value in named.items() if name not in read]
+
+
 @functools.lru_cache(maxsize=4096)
 def _writes_untold(function: Callable[..., Any]) -> bool:
     match = lookup(function)

@@ -8,11 +8,18 @@ from __future__ import annotations
 
 import inspect
 import sys
+import types
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
+import torch
 import torch.fx
+import torch.library
+from torch._library.custom_ops import OPDEFS
+from torch._library.triton import triton_ops_to_kernels
+from torch._ops import OpOverload
 from torch.fx.node import has_side_effect
 
 #: Stands for an argument that the graph gives.
@@ -140,6 +147,69 @@ class KernelLaunch:
             )
 
         return grid
+
+
+# -- operators that are made of launches -----------------------------------------------------------
+
+
+class _NoKernel:
+    """Stands for a kernel where there is no data."""
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        return lambda *args, **kwargs: None
+
+
+def without_launches(operator: OpOverload) -> Callable[..., Any] | None:
+    """Of a `triton_op`, the function that it is made of, which is its shape function as well,
+    without the launches in it: what a kernel is given has no memory there."""
+    name = operator._schema.name
+    definition = OPDEFS.get(name) if name in triton_ops_to_kernels else None
+    function = None if definition is None else definition._abstract_fn
+    return _Apart().function(function) if isinstance(function, types.FunctionType) else None
+
+
+class _Apart:
+    """Copies of functions that find something else where kernels are, and where functions of the
+    program are that they call."""
+
+    def __init__(self) -> None:
+        self._functions: dict[types.FunctionType, types.FunctionType] = {}
+
+    def function(self, function: types.FunctionType) -> types.FunctionType:
+        found = self._functions.get(function)
+        if found is None:
+            cells = tuple(types.CellType() for _ in function.__closure__ or ())
+            found = self._functions[function] = types.FunctionType(
+                function.__code__,
+                dict(function.__globals__),
+                function.__name__,
+                function.__defaults__,
+                cells if function.__closure__ else None,
+            )
+            found.__kwdefaults__ = function.__kwdefaults__
+            for name in _names_in(function.__code__) & function.__globals__.keys():
+                found.__globals__[name] = self._value(function.__globals__[name])
+            for own, cell in zip(cells, function.__closure__ or (), strict=True):
+                with suppress(ValueError):  # an empty cell
+                    own.cell_contents = self._value(cell.cell_contents)
+        return found
+
+    def _value(self, value: Any) -> Any:
+        if is_kernel(value):
+            return _NoKernel()
+        if value is torch.library.wrap_triton:
+            return lambda kernel: kernel
+        is_own = isinstance(value, types.FunctionType) and not _is_of_library(value.__module__)
+        return self.function(value) if is_own else value
+
+
+def _names_in(code: types.CodeType) -> set[str]:
+    inner = (each for each in code.co_consts if isinstance(each, types.CodeType))
+    return {*code.co_names, *(name for each in inner for name in _names_in(each))}
+
+
+def _is_of_library(module: str | None) -> bool:
+    return (module or "").partition(".")[0] in ("torch", "triton", "builtins", "typing")
 
 
 def launch_lines(graph: torch.fx.GraphModule) -> list[str]:
