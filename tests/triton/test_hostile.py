@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gc
 import threading
+import types
 import weakref
 from typing import Any
 
@@ -388,6 +389,41 @@ def test_a_launch_that_is_kept(device: str) -> None:
     compiled = anyshape.compile(program, dynamic=True)
     _compare(program, compiled, device)
     assert compiled.stats().graphs == 1
+
+
+def test_what_a_launch_returns_is_not_followed(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compiled kernel, where there is a GPU; the interpreter returns None."""
+    if device == "cpu":
+        own, made = type(double_kernel).run, types.SimpleNamespace(num_warps=4)
+        monkeypatch.setattr(
+            type(double_kernel), "run", lambda *args, **kwargs: own(*args, **kwargs) or made
+        )
+
+    def looking(x):
+        found = double_kernel[_grid(x)](x, x.numel(), BLOCK=16)
+        return x + (4 if hasattr(found, "num_warps") else 0)
+
+    def returning(x):
+        y = x + 1
+        return y, double_kernel[_grid(x)](y, x.numel(), BLOCK=16)
+
+    def launching(x):
+        y = x + 1
+        return y, double_kernel[_grid(x)]
+
+    for program in (looking, returning, launching):
+        compiled = anyshape.compile(program, dynamic=True)
+        for n in (5, 7, 7):
+            x, y = torch.ones(n, device=device), torch.ones(n, device=device)
+            found, expected = compiled(x), program(y)
+            torch.testing.assert_close(x, y)
+            if program is looking:
+                torch.testing.assert_close(found, expected)
+            else:
+                torch.testing.assert_close(found[0], expected[0])
+                assert type(found[1]) is type(expected[1])
 
 
 def test_a_program_that_cannot_be_followed_after_a_subscript(device: str) -> None:

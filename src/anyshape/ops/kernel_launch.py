@@ -117,6 +117,8 @@ class KernelLaunch:
         """`fixed` has arguments that are no values of a graph, by place or name. With `tunings` the
         step gets a grid for each of these configurations."""
         self.kernel = kernel
+        #: what the launch returned, if anybody wants it: the kernel as it was compiled
+        self.returned: list[Any] | None = None
         self.tunings = tuple(map(dict, tunings))
         self._args = tuple(fixed.get(place, _GIVEN) for place in range(len(args)))
         self._kwargs = {name: fixed.get(name, _GIVEN) for name in kwargs}
@@ -132,10 +134,12 @@ class KernelLaunch:
         return hash(_ANY_LAUNCH)
 
     def __call__(self, grid: Any, *values: Any) -> None:
-        found = iter(values)
-        args = [next(found) if each is _GIVEN else each for each in self._args]
-        kwargs = {k: next(found) if each is _GIVEN else each for k, each in self._kwargs.items()}
-        self.kernel[self._chosen_of(grid) if self.tunings else grid](*args, **kwargs)
+        given = iter(values)
+        args = [next(given) if each is _GIVEN else each for each in self._args]
+        kwargs = {k: next(given) if each is _GIVEN else each for k, each in self._kwargs.items()}
+        found = self.kernel[self._chosen_of(grid) if self.tunings else grid](*args, **kwargs)
+        if self.returned is not None:
+            self.returned.append(found)
 
     def _chosen_of(self, grids: Sequence[Any]) -> Callable[[Mapping[str, Any]], Any]:
         def grid(meta: Mapping[str, Any]) -> Any:

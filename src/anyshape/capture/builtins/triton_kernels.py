@@ -17,6 +17,7 @@ import torch
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
+from anyshape.capture.externals.launch_objects import Launcher, LaunchResult
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
@@ -33,18 +34,6 @@ from anyshape.ops.kernel_launch import (
 from anyshape.symbolic import le, lt
 
 _NUMBERS: Final = (TracedInt, TracedFloat)
-
-
-class Launcher:
-    """`kernel[grid]` in a program that is watched."""
-
-    def __init__(self, kernel: Any, grid: Any) -> None:
-        self.kernel = kernel
-        self.grid = grid
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Where nobody watches any more."""
-        return self.kernel[self.grid](*args, **kwargs)
 
 
 class LaunchArguments:
@@ -133,7 +122,16 @@ def launch(
     step = KernelLaunch(kernel, args, kwargs, arguments.fixed, tunings)
     every = [*enumerate(given), *named.items()]
     values = [each for place, each in every if place not in arguments.fixed]
-    return hooks.recorder.run(step, (grid, *values), {})
+    step.returned = returned = []
+    hooks.recorder.run(step, (grid, *values), {})
+    step.returned = None
+    if returned and returned[-1] is not None:
+        return LaunchResult(returned[-1])
+    return None
+
+
+def _no_attribute(hooks: Hooks, result: LaunchResult, name: object) -> object:
+    raise AbortCapture("the program looks at what the launch of a kernel has returned")
 
 
 def _grid(hooks: Hooks, kernel: Any, grid: Any, known: dict[str, Any]) -> Any:
@@ -279,5 +277,6 @@ def _wrap(hooks: Hooks, triton_kernel: Any) -> Any:
 
 MODELS: Final[Models] = {
     LaunchArguments.__getitem__: lambda hooks, arguments, name: arguments.read(name),
+    LaunchResult.__getattr__: _no_attribute,
     torch.library.wrap_triton: _wrap,
 }

@@ -22,12 +22,8 @@ from anyshape.capture.builtins import backward
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
-from anyshape.capture.builtins.triton_kernels import (
-    Launcher,
-    call_of_triton,
-    is_constexpr_function,
-    launch,
-)
+from anyshape.capture.builtins.triton_kernels import call_of_triton, is_constexpr_function, launch
+from anyshape.capture.externals.launch_objects import Launcher
 from anyshape.capture.externals.native_values import BOUND
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks import classes

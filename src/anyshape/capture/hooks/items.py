@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from anyshape.capture.abort import AbortCapture
-from anyshape.capture.builtins.triton_kernels import Launcher
 from anyshape.capture.externals.external_objects import SEQUENCES, SETS, holds_traced
+from anyshape.capture.externals.launch_objects import Launcher
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.attributes import is_trusted
 from anyshape.capture.hooks.base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
