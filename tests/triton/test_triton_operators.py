@@ -3,6 +3,9 @@
 # pyright: basic, reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +128,40 @@ def test_what_is_around_them_is_native(device: str) -> None:
     x = torch.randn(5, device=device)
     compiled(x)
     assert "native code: 2 operators" in str(compiled.explain())
+
+
+@pytest.mark.parametrize("program", [of_operators, written, opaque])
+def test_operators_are_exported_by_their_names(program: Any, device: str, tmp_path: Path) -> None:
+    x = torch.randn(5, device=device)
+    exported = anyshape.export(program, (x,), dynamic_shapes={"x": "n"})
+    exported.save(tmp_path / "program")
+    for each in (exported, anyshape.load(tmp_path / "program")):
+        for n in SIZES:
+            ours = torch.randn(n, device=device)
+            theirs = ours.clone()
+            torch.testing.assert_close(each(ours), program(theirs))
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_launches_are_exported_for_this_process_only(device: str, tmp_path: Path) -> None:
+    x = torch.randn(5, device=device)
+    exported = anyshape.export(wrapped, (x,), dynamic_shapes={"x": "n"})
+    for n in SIZES:
+        x = torch.randn(n, device=device)
+        torch.testing.assert_close(exported(x), wrapped(x))
+    with pytest.raises(anyshape.errors.CannotExport, match=r"`add_kernel`.*triton_op"):
+        exported.save(tmp_path / "program")
+
+
+def test_the_page_of_the_documentation(tmp_path: Path) -> None:
+    """In a process of its own: it defines operators."""
+    root = Path(__file__).parents[2]
+    page = root / "docs" / "kernels.md"
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.snippets", str(page), str(tmp_path)],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    assert int(found.stdout) == 4

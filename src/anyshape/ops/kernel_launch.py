@@ -126,6 +126,9 @@ class KernelLaunch:
         # Not the kernel's own name, which may be that of an operator of torch.
         self.__name__ = self.__qualname__ = f"launch_{self.kernel_name}"
 
+    def __repr__(self) -> str:
+        return self.__name__
+
     # torch.fx keeps what has effects in a set, for ever: one of them stands there for all.
     def __eq__(self, other: object) -> bool:
         return self is other or other is _ANY_LAUNCH
