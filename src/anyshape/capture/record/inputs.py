@@ -203,13 +203,29 @@ class Inputs(Segments):
         if isinstance(meta.layout, Dense) and self._is_laid_out_by_sizes(self.known(tensor)):
             sizes = tuple(map(self._at_least_one, meta.shape))
             found = dense_strides(sizes, meta.layout.order)
-        elif min(tensor.shape, default=2) >= 2:
+        elif min(tensor.shape, default=2) >= 2 and self._is_laid_out_by_rules(self.known(tensor)):
             for size in filter(_is_symbolic, meta.shape):
                 tracer.decide(ge(size, 2), "the program reads strides")
             found = meta.strides
         else:
             return None
         return found if tuple(map(tracer.value_of, found)) == tensor.stride() else None
+
+    def _is_laid_out_by_rules(self, known: TracedTensor) -> bool:
+        """Whether no kernel of torch chose how it lies, which it may do by sizes."""
+        node = known.node
+        while known.path is None:
+            node = node[0] if type(node) is tuple else node  # one of several results
+            call = node.meta.get(CALL) if isinstance(node, torch.fx.Node) else None
+            match = None if call is None else lookup(call.function)
+            if match is None or match.op.lowering not in _BY_RULES or match.op.layout_varies:
+                return False
+            if match.op.lowering not in _VIEWS:
+                return True
+            node = node.all_input_nodes[0]
+            if any(each.node is node and each.path is not None for each in self._known.values()):
+                return True
+        return True
 
     def _at_least_one(self, size: Size) -> Size:
         return size if self.tracer.facts.prove(ge(size, 1)) is Answer.YES else maximum(size, 1)
@@ -238,11 +254,10 @@ class Inputs(Segments):
             return call.kwargs.get("memory_format") is None
         is_alike = match.op.name.endswith("_like") or match.op.lowering is OpKind.POINTWISE
         given = [each for each in node.all_input_nodes if isinstance(each.meta.get(RESULT), Meta)]
-        if (
-            not is_alike
-            or call.kwargs
-            or any(each.meta[RESULT].shape != meta.shape for each in given)
-        ):
+        alike = (meta.shape, meta.layout)
+        if any((each.meta[RESULT].shape, each.meta[RESULT].layout) != alike for each in given):
+            return False
+        if not is_alike or call.kwargs:
             return False
         inputs = {each.node: each for each in self._known.values() if each.path is not None}
         return all(
@@ -267,6 +282,10 @@ def _is_symbolic(size: Size) -> bool:
 def _number(size: Size) -> int | None:
     return None if isinstance(size, Expr) else size
 
+
+#: Whose results lie as the shape rules say, whatever kernel computes them; and which may be views.
+_VIEWS: Final = frozenset({OpKind.VIEW, OpKind.INDEX_MAP, OpKind.NOTHING})
+_BY_RULES: Final = _VIEWS | {OpKind.POINTWISE, OpKind.REDUCTION, OpKind.FACTORY, OpKind.MATMUL}
 
 #: Operators that make tensors in the usual order.
 _FRESH: Final = frozenset(
