@@ -1,6 +1,5 @@
 """Kernels of many kinds, and programs that launch them."""
 
-# pyright: basic, reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
 from __future__ import annotations
 
 import itertools

@@ -1,6 +1,5 @@
 """Programs that show it if a launch is moved, left out, repeated or given something else."""
 
-# pyright: basic, reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
 from __future__ import annotations
 
 import copy
@@ -131,14 +130,14 @@ def many_launches(x):
     return total
 
 
-def no_kernel_in_this_call(x):
+def of_one_row(x):
     return copied(x[None])[0]
 
 
 PROGRAMS = [
     returned_and_written, read_before_and_after, two_views, a_view_that_stays,
     written_by_the_program_in_between, overlapping_arguments, unused_result, only_a_launch,
-    branches_on_data, size_of_data, reshaped, through_data, many_launches, no_kernel_in_this_call,
+    branches_on_data, size_of_data, reshaped, through_data, many_launches, of_one_row,
 ]  # fmt: skip
 
 
@@ -211,6 +210,33 @@ def test_a_kernel_reads_what_requires_a_gradient(device: str) -> None:
         found, expected = compiled(x), program(x)
         torch.testing.assert_close(found, expected)
         assert [each.requires_grad for each in found] == [False, True]
+
+
+@triton.jit
+def by_address_kernel(addresses, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    x = tl.load(addresses + tl.program_id(0)).to(tl.pointer_type(tl.float32))
+    tl.store(x + at, tl.load(x + at, mask=at < n) * 10, mask=at < n)
+
+
+@pytest.mark.parametrize("backend", ["native", "eager"])
+def test_a_kernel_that_follows_addresses(backend: Any, device: str) -> None:
+    """It writes to tensors that the launch is not given."""
+
+    def program(x, y, addresses):
+        before = x + 1
+        z = (y * 2).sin()
+        by_address_kernel[(2,)](addresses, x.numel(), BLOCK=16)
+        return before, z, x + y
+
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    for n in (5, 5, 7):
+        found = []
+        for each in (program, compiled):
+            x, y = torch.ones(n, device=device), torch.ones(n, device=device) * 2
+            addresses = torch.tensor([x.data_ptr(), y.data_ptr()], device=device)
+            found.append((each(x, y, addresses), x, y))
+        torch.testing.assert_close(found[1], found[0])
 
 
 # -- arguments -------------------------------------------------------------------------------------

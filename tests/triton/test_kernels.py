@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -165,3 +169,28 @@ def test_the_step_has_the_name_of_the_kernel(device: str) -> None:
         "launch_add_kernel"
     ]
     assert "launches of Triton kernels: `add_kernel`" in str(compiled.explain())
+
+
+def test_the_package_does_not_import_triton() -> None:
+    code = "import anyshape, sys; anyshape.compile(abs)(-1); print('triton' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.strip() == "False", found.stderr
+
+
+def test_traces_name_the_kernel(tmp_path: Path) -> None:
+    code = (
+        "import torch, anyshape; from tests.triton import kernels;"
+        "d = 'cuda' if torch.cuda.is_available() else 'cpu'; x = torch.randn(5, device=d);"
+        "anyshape.compile(kernels.add, dynamic=True)(x, x)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "ANYSHAPE_TRACE": str(tmp_path)},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    for pattern in ("*.log", "*.jsonl"):
+        (trace,) = tmp_path.glob(pattern)
+        assert "launch_add_kernel" in trace.read_text()

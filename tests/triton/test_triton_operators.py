@@ -1,6 +1,5 @@
 """`triton_op`, `wrap_triton`, and custom operators that launch kernels."""
 
-# pyright: basic, reportIndexIssue=false, reportOperatorIssue=false, reportCallIssue=false, reportArgumentType=false
 from __future__ import annotations
 
 import subprocess

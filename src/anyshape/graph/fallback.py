@@ -142,7 +142,7 @@ class Calling(Mutation):
         return made
 
     def _written_handles(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Sequence[TensorView]:
-        function = node.meta[CALL].function if CALL in node.meta else node.target
+        function: Any = node.meta[CALL].function if CALL in node.meta else node.target
         return handles_in(may_be_written(function, args, kwargs))
 
     def _may_follow_addresses(self, given: Sequence[TensorView]) -> None:

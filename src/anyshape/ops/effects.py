@@ -116,8 +116,9 @@ def schema_of_extension(function: Callable[..., Any]) -> Any:
     """The schema of an operator of another library than torch's; None of anything else."""
     if isinstance(function, OpOverloadPacket) and len(function.overloads()) == 1:
         function = getattr(function, function.overloads()[0])
-    is_other = isinstance(function, OpOverload) and function.namespace not in _TAGGED
-    return function._schema if is_other else None
+    if not isinstance(function, OpOverload) or function.namespace in _TAGGED:
+        return None
+    return function._schema
 
 
 def may_be_written(
@@ -128,7 +129,7 @@ def may_be_written(
     schema = schema_of_extension(function)
     if schema is None:
         return [*args, *kwargs.values()]
-    named = dict(zip([each.name for each in schema.arguments], args, strict=False)) | kwargs
+    named = {**dict(zip((each.name for each in schema.arguments), args, strict=False)), **kwargs}
     read = {each.name for each in schema.arguments if each.alias_info is None}
     return [value for name, value in named.items() if name not in read]
 

@@ -52,7 +52,7 @@ def wrappers_of(kernel: Any) -> Iterator[Any]:
 
 def is_kernel(value: object) -> bool:
     """Whether it is launched by `value[grid](...)`."""
-    if "triton" not in sys.modules:
+    if "triton" not in sys.modules or not is_of_triton(value):
         return False
     *_, innermost = wrappers_of(value)
     return _class_of(innermost) in _KERNELS
@@ -60,7 +60,7 @@ def is_kernel(value: object) -> bool:
 
 def is_of_triton(value: object) -> bool:
     """Whether it is an object of Triton's own: a dtype, a constant, a kernel."""
-    return type(value).__module__.partition(".")[0] == "triton"
+    return str(type(value).__module__).partition(".")[0] == "triton"
 
 
 def function_of(kernel: Any) -> Callable[..., Any]:

@@ -236,11 +236,11 @@ class Inputs(Segments):
         if known.path is None:
             node = known.node
             return known.segment is self.segment and self._is_made_by_sizes(node, known.meta)
-        layout = known.meta.layout
-        if not isinstance(layout, Dense):
+        layout, tensor = known.meta.layout, known.alive
+        if not isinstance(layout, Dense) or not isinstance(tensor, torch.Tensor):
             return False
         holds = LaidOutBySizes(layout.order)
-        if not holds(known.alive):
+        if not holds(tensor):
             return False
         self.tracer.guard(Kind.PREDICATE, known.path, holds, "the program reads strides")
         return True
