@@ -239,6 +239,35 @@ def test_a_kernel_that_follows_addresses(backend: Any, device: str) -> None:
         torch.testing.assert_close(found[1], found[0])
 
 
+class InPlace(torch.autograd.Function):
+    """Writes to what it is given, and tells nobody."""
+
+    @staticmethod
+    def forward(ctx, x):
+        n = x.numel()
+        grid = lambda meta: (triton.cdiv(n, meta["BLOCK"]),)  # noqa: E731 as users write it
+        double_kernel[grid](x, n, BLOCK=16)
+        return x.sum()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+@pytest.mark.parametrize("backend", ["native", "eager"])
+def test_a_function_that_writes_before_a_decision(backend: Any, device: str) -> None:
+    def program(x):
+        before = x + 1
+        total = InPlace.apply(x)
+        if total > 0:
+            return before, x + total
+        return before - 1, x
+
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    _compare(program, compiled, device, (6, 6, 9, 33, 7, 6, 5, 4))
+    assert compiled.stats().eager_calls == 0
+
+
 # -- arguments -------------------------------------------------------------------------------------
 
 

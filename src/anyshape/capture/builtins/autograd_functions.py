@@ -40,15 +40,33 @@ def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> obje
     code = tuple((place, value) for place, value in enumerate(given) if isinstance(value, CODE))
     for place, _ in code:
         given[place] = None
+    seen: set[object] = set()
     for name in _METHODS:
         method = getattr(function, name, None)
         method = getattr(method, "__func__", method)
         if isinstance(method, types.FunctionType) and not _is_of_torch(method):
             hooks.attributes.class_attribute(function, name)
-            _check_code(hooks, method, set())
+            _check_code(hooks, method, seen)
             if any(type(value) in (list, dict) for value in given):
                 _check_containers(method)
-    return hooks.recorder.run(_caller_of(function, shapes, code), tuple(given), {})
+    result = hooks.recorder.run(_caller_of(function, shapes, code), tuple(given), {})
+    if _LAUNCHES in seen:
+        # A kernel writes without telling autograd.
+        with torch._C.DisableTorchFunction():
+            hooks.recorder.changes.wrote(_tensors_in(given))
+    return result
+
+
+#: Among what was seen of code: it launches a kernel.
+_LAUNCHES: Final = object()
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(item)
 
 
 def _argument(hooks: Hooks, function: Any, value: object) -> object:
@@ -119,7 +137,7 @@ def _instructions(function: types.FunctionType) -> Iterator[dis.Instruction]:
     return (each for code in all_code(function.__code__) for each in dis.get_instructions(code))
 
 
-def _check_code(hooks: Hooks, function: types.FunctionType, seen: set[types.FunctionType]) -> None:
+def _check_code(hooks: Hooks, function: types.FunctionType, seen: set[object]) -> None:
     """Guard what the code reads of the program; leave if it may write."""
     if function in seen:
         return
@@ -154,9 +172,7 @@ _CHANGING: Final = frozenset(
 )
 
 
-def _check_global(
-    hooks: Hooks, function: types.FunctionType, name: str, seen: set[types.FunctionType]
-) -> None:
+def _check_global(hooks: Hooks, function: types.FunctionType, name: str, seen: set[object]) -> None:
     globals_ = function.__globals__
     path = hooks.tracer.constant(globals_, "G").item(name)
     if name not in globals_:
@@ -177,6 +193,7 @@ def _check_global(
     elif is_kernel(value) or is_constexpr_function(value):
         # A kernel is code, too: it computes of its arguments, and writes to nothing else.
         hooks.tracer.guard(Kind.IDENTITY, path, value)
+        seen.add(_LAUNCHES)
     else:
         raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
 
