@@ -7,6 +7,9 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 # With the libraries whose models the slow tests try.
 ALL    := .venv/.libraries
+# Triton, for the tests of kernels, in a folder of its own: where it could be imported by all tests,
+# torch and libraries would do other things.
+TRITON := .venv/triton/triton-3.9.0.dist-info
 # With what makes the documentation a site.
 SITE   := .venv/.site
 
@@ -38,13 +41,13 @@ help:
 demo: $(READY)
 	$(BIN)/python examples/demo.py
 
-test: $(READY)
+test: $(READY) $(TRITON)
 	$(PYTEST) $(TESTS)
 
-test-slow: $(ALL) browser emulators test-capped
+test-slow: $(ALL) $(TRITON) browser emulators test-capped
 	$(PYTEST) --slow tests
 
-test-all: $(ALL) browser emulators test-capped
+test-all: $(ALL) $(TRITON) browser emulators test-capped
 	$(PYTEST) --slow --all tests
 
 # Native code without what only newer processors have: AVX2 and no AVX-512, NEON and no SVE.
@@ -122,6 +125,10 @@ $(READY): pyproject.toml constraints.txt
 	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $@
+
+# Not through `constraints.txt`: a torch with CUDA brings another version of it.
+$(TRITON): | $(READY)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(@D) triton==3.9.0
 
 $(SITE): $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,site]'

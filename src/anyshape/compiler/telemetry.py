@@ -26,6 +26,7 @@ from anyshape.graph.graph_text import graph_text, inputs_of, operators_of, sizes
 from anyshape.guards.guard import EntryPlan, Frame, Guard, Kind
 from anyshape.guards.text import declared_ranges
 from anyshape.guards.tree import tree_text
+from anyshape.ops.kernel_launch import launch_lines
 from anyshape.ops.node_meta import REPORT, STANDING
 from anyshape.ops.origins import OURSELVES
 from anyshape.policy.observations import Observation, merge
@@ -194,7 +195,7 @@ def _graph(graph: torch.fx.GraphModule, name: str, entry_id: str) -> kinds.Graph
         name,
         operators_of(graph),
         inputs_of(graph),
-        () if report is None else report.lines(),
+        [*(() if report is None else report.lines()), *launch_lines(graph)],
         *standing,
         compile_id=entry_id,
     )

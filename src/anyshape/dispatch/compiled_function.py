@@ -34,7 +34,7 @@ from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory, tensor_memory
 from anyshape.guards.fast_path.tensor_match import match_sees_all
-from anyshape.guards.guard import Kind
+from anyshape.guards.guard import Kind, ToldReason
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
@@ -309,8 +309,11 @@ class CompiledFunction:
         for entry in self.entries:
             failure = first_failure(entry.plan, bound, read_state)
             if failure is not None:
-                frame = failure.guard.user_frame if failure.guard else None
-                reasons.append(kinds.GuardFailure(entry.id, failure.sentence, frame, *failure[2:]))
+                guard, text = failure.guard, failure.sentence
+                if guard is not None and isinstance(guard.reason, ToldReason):
+                    text = f"{text} ({guard.reason})"
+                frame = guard.user_frame if guard else None
+                reasons.append(kinds.GuardFailure(entry.id, text, frame, *failure[2:]))
         return reasons
 
     def stop_compiling(self, why: AbortReason, line: int | None = None) -> None:

@@ -25,6 +25,7 @@ from anyshape.explain.explanation import (
 from anyshape.guards.emit import EntryPlan
 from anyshape.guards.guard import Frame, Guard, SymbolSource
 from anyshape.guards.minimise import minimise
+from anyshape.ops.kernel_launch import launch_lines
 from anyshape.ops.node_meta import REPORT
 from anyshape.profile.records import FunctionRecord
 from anyshape.runtime.program import assemble
@@ -230,7 +231,7 @@ class Entry:
 
 def _said_of(graph: torch.fx.GraphModule) -> Sequence[str]:
     report = graph.meta.get(REPORT)
-    return () if report is None else report.lines()
+    return [*(() if report is None else report.lines()), *launch_lines(graph)]
 
 
 def _symbols(trace: Trace, profile: FunctionRecord) -> dict[str, DynamicSymbol]:

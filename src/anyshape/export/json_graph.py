@@ -20,6 +20,7 @@ from anyshape.export import operators
 from anyshape.export.copy_on_write import method_on_copies, on_copies, operator_on_copies
 from anyshape.export.operators import UnknownName, is_attribute, is_word
 from anyshape.ops.higher_order_ops import is_region, region, region_of
+from anyshape.ops.kernel_launch import KernelLaunch
 
 
 class NotReadable(Exception):
@@ -144,6 +145,11 @@ def _written(node: torch.fx.Node) -> dict[str, object]:
         target = f"anyshape.{held[0]}"
     elif copying is not None:
         target = _ON_COPIES
+    elif isinstance(target, KernelLaunch):
+        raise NotWritable(
+            f"a launch of the Triton kernel `{target.kernel_name}`: make it an operator"
+            " (torch.library.triton_op), which a package calls by its name"
+        )
     elif node.op == "call_function":
         try:
             target = operators.name_of(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -29,8 +29,9 @@ from anyshape.graph.plan import (
     paired_tree,
 )
 from anyshape.ops.bind import Unbound, works_in_place
-from anyshape.ops.effects import written_by
+from anyshape.ops.effects import may_be_written, schema_of_extension, written_by
 from anyshape.ops.higher_order_ops import region_of
+from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
@@ -55,6 +56,9 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
     min: minimum,
     max: maximum,
 }
+
+#: What addresses are kept in.
+_ADDRESSES: Final = (torch.int64, torch.uint64)
 
 #: What has no meta and reads its tensors only.
 _READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", check_dense})
@@ -122,11 +126,13 @@ class Calling(Mutation):
         if known is not None and known in self._numbers:
             return self._numbers[known]
         name = self._name("c")
-        numeric = not has_tensors(args)
+        named = self._arguments(node.kwargs, node.kwargs)
+        numeric = not has_tensors((args, named))
         if not numeric and node.target not in _READS:
-            self._may_change(handles_in(args))
-        refs = self._references(args)
-        kwargs = self._references(self._arguments(node.kwargs, node.kwargs))
+            if isinstance(node.target, KernelLaunch):
+                self._may_follow_addresses(handles_in(args))
+            self._may_change(self._written_handles(node, args, named))
+        refs, kwargs = self._references(args), self._references(named)
         self.steps.append(
             PythonCall(node.op, node.target, refs, kwargs, name, (), symbol, is_number)
         )
@@ -134,6 +140,17 @@ class Calling(Mutation):
         if known is not None and isinstance(made, NumberRef):
             self._numbers[known] = made
         return made
+
+    def _written_handles(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Sequence[TensorView]:
+        function: Any = node.meta[CALL].function if CALL in node.meta else node.target
+        return handles_in(may_be_written(function, args, kwargs))
+
+    def _may_follow_addresses(self, given: Sequence[TensorView]) -> None:
+        """A kernel may find addresses of other tensors among its arguments, in a tensor of integers
+        of 64 bits: whatever still has to be computed of any tensor is computed before."""
+        if any(handle.meta.dtype in _ADDRESSES for handle in given):
+            for handle in handles_in(list(self._env.values())):
+                self.materialize_storage(handle.root)
 
     def _call_out(self, node: torch.fx.Node, entry: OpMatch | None, why: str) -> object:
         """Let torch do it. What it may change is computed first by those who read it."""
@@ -144,15 +161,17 @@ class Calling(Mutation):
             in_place |= works_in_place(node.meta[CALL].function, args, kwargs)
         # Operators with graphs change nothing, and give tensors of their own; so do gradients.
         own = region_of(node.target) is not None or isinstance(node.target, STEPS)
-        unknown = not own and (entry is None or may_write(entry, node))
         handles = handles_in((args, kwargs))
+        written: Sequence[TensorView] = ()
+        if not own and (entry is None or may_write(entry, node)):
+            written = self._written_handles(node, args, kwargs)
         if in_place:
             if not handles:
                 raise Unlowerable("a tensor that only Python handles is written to")
             self._may_change(handles[:1])
             self._count_write(handles[0], called=True)
-        elif unknown:
-            self._may_change(handles)
+        else:
+            self._may_change(written)
         refs, named = self._references(args), self._references(kwargs)
         name = self._name("c")
         tensors: list[tuple[str, tuple[int, ...]]] = []
@@ -161,16 +180,21 @@ class Calling(Mutation):
             self._written(handles[0].root)
         else:
             bound = self._results(name, self.result, (), tensors)
-            if unknown:
-                for handle in handles:
-                    self._written(handle.root)
+            for handle in written:
+                self._written(handle.root)
             if not own and (
-                unknown
+                written
                 or entry is None
                 or entry.op.lowering in (Kind.VIEW, Kind.NOTHING, Kind.INDEX_MAP)
                 or (isinstance(self.result, Meta) and self.result.shares_if is not None)
             ):
-                entangle([handle.root for handle in (*handles, *handles_in(bound))])
+                roots = [handle.root for handle in handles]
+                made = [handle.root for handle in handles_in(bound)]
+                if entry is None and schema_of_extension(node.meta[CALL].function) is not None:
+                    for root in roots:  # Such an operator makes nothing of one argument another's.
+                        entangle([root, *made])
+                else:
+                    entangle([*roots, *made])
         self.steps.append(
             PythonCall(
                 node.op,

@@ -83,6 +83,12 @@ class TensorSpec:
     layout: object = None
 
 
+class ToldReason(str):
+    """A reason of a guard that a failure is told with: what failed does not show it."""
+
+    __slots__ = ()
+
+
 class Guard:
     """One condition, compared by identity. Emitting, explaining and printing are functions of it.
 

@@ -11,6 +11,7 @@ import torch
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
+from anyshape.ops.kernel_launch import without_launches
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta_tensors import (
     META,
@@ -91,7 +92,12 @@ class OnMeta(DispatchMode):
             # Constants that torch's functions make. Their values are known.
             return func(*args, **kwargs)
         _refuse_data(func, args)
-        return self.answer(func, *_moved(func, args, kwargs, bool(tensors)))
+        args, kwargs = _moved(func, args, kwargs, bool(tensors))
+        kernels_apart = without_launches(func)
+        if kernels_apart is not None:
+            with self:
+                return kernels_apart(*args, **kwargs)
+        return self.answer(func, args, kwargs)
 
     def answer(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of an operator, its arguments on the `meta` device."""

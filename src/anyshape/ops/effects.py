@@ -14,6 +14,7 @@ import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.ops.bind import Unbound, bind_match, works_in_place
+from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.op import OpKind
 from anyshape.ops.origins import is_of_torch
 from anyshape.ops.signature import signature_of
@@ -39,9 +40,14 @@ _WRITE_UNTOLD: Final = frozenset(
 _TAGGED: Final = ("aten", "prims", "quantized", "_quantized", "sparse", "quantized_decomposed")
 
 
-@functools.lru_cache(maxsize=4096)
 def may_draw(function: Callable[..., Any]) -> bool:
     """Whether it may draw random numbers, with other arguments if not with these."""
+    # What is remembered must not keep the program's kernels alive. They have their own generators.
+    return not isinstance(function, KernelLaunch) and _may_draw(function)
+
+
+@functools.lru_cache(maxsize=4096)
+def _may_draw(function: Callable[..., Any]) -> bool:
     match = lookup(function)
     if match is not None:
         return match.op.effects.draws
@@ -83,6 +89,8 @@ def _name_of(function: Callable[..., Any]) -> str:
 def is_mutable(function: Callable[..., Any]) -> bool:
     """Whether an operator of a library says that it changes an argument: its kernel need not tell
     autograd."""
+    if isinstance(function, KernelLaunch):
+        return True
     if not isinstance(function, OpOverload | OpOverloadPacket):
         return False
     return any(each._schema.is_mutable for each in _overloads(function))
@@ -99,9 +107,35 @@ def is_pure_extension(function: Callable[..., Any]) -> bool:
     return is_of_others and all(value.alias_info is None for value in values)
 
 
-@functools.lru_cache(maxsize=4096)
 def writes_untold(function: Callable[..., Any]) -> bool:
     """Whether it may write to arguments after the first, without a new version: statistics."""
+    return not isinstance(function, KernelLaunch) and _writes_untold(function)
+
+
+def schema_of_extension(function: Callable[..., Any]) -> Any:
+    """The schema of an operator of another library than torch's; None of anything else."""
+    if isinstance(function, OpOverloadPacket) and len(function.overloads()) == 1:
+        function = getattr(function, function.overloads()[0])
+    if not isinstance(function, OpOverload) or function.namespace in _TAGGED:
+        return None
+    return function._schema
+
+
+def may_be_written(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[Any]:
+    """The arguments that a function without a row may write to: all of them, unless the schema of
+    an operator says that it only reads some."""
+    schema = schema_of_extension(function)
+    if schema is None:
+        return [*args, *kwargs.values()]
+    named = {**dict(zip((each.name for each in schema.arguments), args, strict=False)), **kwargs}
+    read = {each.name for each in schema.arguments if each.alias_info is None}
+    return [value for name, value in named.items() if name not in read]
+
+
+@functools.lru_cache(maxsize=4096)
+def _writes_untold(function: Callable[..., Any]) -> bool:
     match = lookup(function)
     if match is not None:
         return match.op.effects.untold
@@ -114,6 +148,8 @@ def changes_argument(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bool:
     """Whether a call writes to an argument, and tells autograd."""
+    if isinstance(function, KernelLaunch):
+        return True
     always, by_flag = _changes(function)
     if always or "out" in kwargs:
         return True
@@ -151,6 +187,8 @@ def raises_on_any(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> bool:
     """Whether a call may fail because of what is in a tensor, of whatever dtype."""
+    if isinstance(function, KernelLaunch):
+        return False
     if _raises(function)[0]:
         return True
     match = lookup(function)
@@ -165,6 +203,8 @@ def raises_on_any(
 
 def raises_on_integers(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether it may fail because of what is in tensors of integers: positions and divisors."""
+    if isinstance(function, KernelLaunch):
+        return False
     _, on_integers, given = _raises(function)
     return on_integers and (given is None or kwargs.get(given) is not None)
 

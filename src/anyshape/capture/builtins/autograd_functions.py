@@ -17,18 +17,19 @@ from torch._library.custom_ops import CustomOpDef
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
+from anyshape.capture.builtins.triton_kernels import is_constexpr_function
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.record.op_kinds import RUNS_PYTHON
 from anyshape.capture.rewrite.instrument import is_instrumented
 from anyshape.capture.rewrite.source import all_code
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
+from anyshape.ops.kernel_launch import is_kernel
 
 _NUMBERS: Final = ATOMS | {TracedInt, TracedFloat}
 _METHODS: Final = ("forward", "backward", "setup_context", "jvp", "vmap", "vjp")
-_WRITES: Final = frozenset(
-    {"STORE_GLOBAL", "STORE_DEREF", "DELETE_GLOBAL", "DELETE_DEREF", "IMPORT_NAME"}
-)
+#: Cells are not among them: code that closes over nothing has its own only.
+_WRITES: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
 
 
 def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> object:
@@ -39,15 +40,33 @@ def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> obje
     code = tuple((place, value) for place, value in enumerate(given) if isinstance(value, CODE))
     for place, _ in code:
         given[place] = None
+    seen: set[object] = set()
     for name in _METHODS:
         method = getattr(function, name, None)
         method = getattr(method, "__func__", method)
         if isinstance(method, types.FunctionType) and not _is_of_torch(method):
             hooks.attributes.class_attribute(function, name)
-            _check_code(hooks, method, set())
+            _check_code(hooks, method, seen)
             if any(type(value) in (list, dict) for value in given):
                 _check_containers(method)
-    return hooks.recorder.run(_caller_of(function, shapes, code), tuple(given), {})
+    result = hooks.recorder.run(_caller_of(function, shapes, code), tuple(given), {})
+    if _LAUNCHES in seen:
+        # A kernel writes without telling autograd.
+        with torch._C.DisableTorchFunction():
+            hooks.recorder.changes.wrote(_tensors_in(given))
+    return result
+
+
+#: Among what was seen of code: it launches a kernel.
+_LAUNCHES: Final = object()
+
+
+def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _tensors_in(item)
 
 
 def _argument(hooks: Hooks, function: Any, value: object) -> object:
@@ -118,7 +137,7 @@ def _instructions(function: types.FunctionType) -> Iterator[dis.Instruction]:
     return (each for code in all_code(function.__code__) for each in dis.get_instructions(code))
 
 
-def _check_code(hooks: Hooks, function: types.FunctionType, seen: set[types.FunctionType]) -> None:
+def _check_code(hooks: Hooks, function: types.FunctionType, seen: set[object]) -> None:
     """Guard what the code reads of the program; leave if it may write."""
     if function in seen:
         return
@@ -153,9 +172,7 @@ _CHANGING: Final = frozenset(
 )
 
 
-def _check_global(
-    hooks: Hooks, function: types.FunctionType, name: str, seen: set[types.FunctionType]
-) -> None:
+def _check_global(hooks: Hooks, function: types.FunctionType, name: str, seen: set[object]) -> None:
     globals_ = function.__globals__
     path = hooks.tracer.constant(globals_, "G").item(name)
     if name not in globals_:
@@ -171,8 +188,12 @@ def _check_global(
         hooks.tracer.read(value, path)
     elif isinstance(value, types.FunctionType):
         hooks.tracer.read(value, path)
-        if not _is_of_torch(value):
+        if not _is_of_library(value):
             _check_code(hooks, value, seen)
+    elif is_kernel(value) or is_constexpr_function(value):
+        # A kernel is code, too: it computes of its arguments, and writes to nothing else.
+        hooks.tracer.guard(Kind.IDENTITY, path, value)
+        seen.add(_LAUNCHES)
     else:
         raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
 
@@ -188,9 +209,9 @@ _PURE_BUILTINS: Final = frozenset(
 )
 
 
-def _is_of_library(value: object) -> bool:
+def _is_of_library(value: Any) -> bool:
     name = value.__name__ if isinstance(value, types.ModuleType) else value.__module__
-    return (name or "").split(".")[0] in ("torch", "math", "builtins", "operator")
+    return (name or "").split(".")[0] in ("torch", "math", "builtins", "operator", "triton")
 
 
 def _is_of_torch(function: types.FunctionType) -> bool:

@@ -24,6 +24,7 @@ from anyshape.capture.builtins import (
     signatures,
     tensor_construction,
     torch_state,
+    triton_kernels,
     warning_filters,
 )
 from anyshape.capture.builtins.methods import method, unbound
@@ -84,7 +85,7 @@ _OPERATORS: Final[Models] = {
 _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
-    flex_attention,
+    *(flex_attention, triton_kernels),
 )
 
 #: A model answers as the function does, through hooks, so that what it looks at is seen. Not of

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.externals.dict_views import own_view
+from anyshape.capture.externals.launch_objects import STAND_INS
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.reference import INPLACE, PlainHooks
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, bare
@@ -80,6 +81,8 @@ class Untrace:
             if id(value) not in self._made:
                 self._made[id(value)] = value, _rebuilt(value, self.plain)
             return self._made[id(value)][1]
+        if kind in STAND_INS:
+            return value.original(self.plain)
         found = own_view(value)
         if found is not None:
             return found

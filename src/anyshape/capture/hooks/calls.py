@@ -22,6 +22,8 @@ from anyshape.capture.builtins import backward
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
+from anyshape.capture.builtins.triton_kernels import call_of_triton, is_constexpr_function, launch
+from anyshape.capture.externals.launch_objects import Launcher
 from anyshape.capture.externals.native_values import BOUND
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks import classes
@@ -301,6 +303,8 @@ class Callables:
             return self._layers.call(self._module, function, args, kwargs)
         if isinstance(function, OpOverload):  # a class of its own, if it takes packed weights
             return self._hooks.recorder.run(function, args, kwargs)
+        if is_constexpr_function(function):
+            return call_of_triton(self._hooks, function, args, kwargs)
         wrapped = getattr(type(function), "__anyshape_original__", None)
         if wrapped is not None:
             return self._compiled(function, wrapped(function), args, kwargs)
@@ -460,6 +464,7 @@ _BY_TYPE: Final[dict[type, Callable[..., Any]]] = {
     functools.partial: Callables._partial,
     functools._lru_cache_wrapper: Callables._cached,
     type: Callables._class,
+    Launcher: lambda self, f, a, k: launch(self._hooks, f, a, k),
     OpOverload: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),
     OpOverloadPacket: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),
 }

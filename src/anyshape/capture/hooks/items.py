@@ -12,12 +12,14 @@ import torch
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.external_objects import SEQUENCES, SETS, holds_traced
+from anyshape.capture.externals.launch_objects import Launcher
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.attributes import is_trusted
 from anyshape.capture.hooks.base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
 from anyshape.capture.hooks.identity_methods import told_by_identity
 from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
+from anyshape.ops.kernel_launch import is_kernel
 
 
 class ItemHooks(HooksBase):
@@ -30,6 +32,8 @@ class ItemHooks(HooksBase):
                 return self.recorder.run(
                     torch.Tensor.__getitem__, (obj, self.index(key)), {}, operator.getitem
                 )
+            if is_kernel(obj):
+                return Launcher(obj, key)
             if type(key) in TRACED or holds_traced(key):
                 key = self.specialized(key, "a container is indexed by it")
             path = self.tracer.path_of(obj)

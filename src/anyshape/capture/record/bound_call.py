@@ -11,6 +11,7 @@ from anyshape.capture.abort import AbortCapture
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
 from anyshape.capture.numbers.traced_text import TracedText
 from anyshape.capture.value_kinds import ATOMS, is_plain_tensor
+from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Strided
 from anyshape.ops.op import OpKind
 from anyshape.ops.packed_weights import Packed, class_of, is_packed, takes_packed
@@ -176,7 +177,7 @@ class CallForms:
 
 
 def _free_of_floats(function: Callable[..., object]) -> bool:
-    if function in _SHAPE_FREE_OF_FLOATS:
+    if function in _SHAPE_FREE_OF_FLOATS or isinstance(function, KernelLaunch):
         return True
     entry = lookup(function)
     return entry is not None and entry.op.lowering in _POINTWISE_ENOUGH

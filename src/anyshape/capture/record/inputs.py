@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch.fx
@@ -13,10 +13,24 @@ from anyshape.capture.record.segment_state import Segments, TracedTensor, identi
 from anyshape.capture.replay.events import Input
 from anyshape.guards.guard import Kind, TensorSpec
 from anyshape.guards.path import Path
-from anyshape.ops.meta import Dense, Meta, Strided, of_tensor
-from anyshape.ops.node_meta import RESULT
+from anyshape.ops.meta import Dense, Meta, Strided, dense_strides, of_tensor
+from anyshape.ops.node_meta import CALL, RESULT
+from anyshape.ops.op import OpKind
+from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import NATURAL, Expr, Range, Size, as_symbol, eq, ge, gt, le
+from anyshape.symbolic import (
+    NATURAL,
+    Answer,
+    Expr,
+    Range,
+    Size,
+    as_symbol,
+    eq,
+    ge,
+    gt,
+    le,
+    maximum,
+)
 
 
 class Inputs(Segments):
@@ -177,6 +191,82 @@ class Inputs(Segments):
     def meta(self, tensor: torch.Tensor) -> Meta:
         return self.known(tensor).meta
 
+    def exact_strides(self, tensor: torch.Tensor) -> tuple[Size, ...] | None:
+        """The strides of a tensor as expressions that hold for all sizes of this entry: by the
+        sizes inside each dimension where a guard, or how it was made, says that torch went by them;
+        else for sizes of 2 and more, of which the shape rules know it. None where that cannot be
+        said."""
+        tracer, meta = self.tracer, self.meta(tensor)
+        if tracer.chooser.exact_strides:
+            return None
+        tracer.cannot_replay("strides are read")
+        if isinstance(meta.layout, Dense) and self._is_laid_out_by_sizes(self.known(tensor)):
+            sizes = tuple(map(self._at_least_one, meta.shape))
+            found = dense_strides(sizes, meta.layout.order)
+        elif min(tensor.shape, default=2) >= 2 and self._is_laid_out_by_rules(self.known(tensor)):
+            for size in filter(_is_symbolic, meta.shape):
+                tracer.decide(ge(size, 2), "the program reads strides")
+            found = meta.strides
+        else:
+            return None
+        return found if tuple(map(tracer.value_of, found)) == tensor.stride() else None
+
+    def _is_laid_out_by_rules(self, known: TracedTensor) -> bool:
+        """Whether no kernel of torch chose how it lies, which it may do by sizes."""
+        node = known.node
+        while known.path is None:
+            node = node[0] if type(node) is tuple else node  # one of several results
+            call = node.meta.get(CALL) if isinstance(node, torch.fx.Node) else None
+            match = None if call is None else lookup(call.function)
+            if match is None or match.op.lowering not in _BY_RULES or match.op.layout_varies:
+                return False
+            if match.op.lowering not in _VIEWS:
+                return True
+            node = node.all_input_nodes[0]
+            if any(each.node is node and each.path is not None for each in self._known.values()):
+                return True
+        return True
+
+    def _at_least_one(self, size: Size) -> Size:
+        return size if self.tracer.facts.prove(ge(size, 1)) is Answer.YES else maximum(size, 1)
+
+    def _is_laid_out_by_sizes(self, known: TracedTensor) -> bool:
+        """Whether its strides are those that torch gives to a fresh tensor, also of a dimension of
+        the size 1; guards it for those from outside."""
+        if known.path is None:
+            node = known.node
+            return known.segment is self.segment and self._is_made_by_sizes(node, known.meta)
+        layout, tensor = known.meta.layout, known.alive
+        if not isinstance(layout, Dense) or not isinstance(tensor, torch.Tensor):
+            return False
+        holds = LaidOutBySizes(layout.order)
+        if not holds(tensor):
+            return False
+        self.tracer.guard(Kind.PREDICATE, known.path, holds, "the program reads strides")
+        return True
+
+    def _is_made_by_sizes(self, node: Any, meta: Meta) -> bool:
+        call = node.meta.get(CALL) if isinstance(node, torch.fx.Node) else None
+        match = None if call is None else lookup(call.function)
+        if call is None or match is None or match.in_place or not meta.is_contiguous:
+            return False
+        if match.op.name in _FRESH:
+            return call.kwargs.get("memory_format") is None
+        is_alike = match.op.name.endswith("_like") or match.op.lowering is OpKind.POINTWISE
+        given = [each for each in node.all_input_nodes if isinstance(each.meta.get(RESULT), Meta)]
+        alike = (meta.shape, meta.layout)
+        if any((each.meta[RESULT].shape, each.meta[RESULT].layout) != alike for each in given):
+            return False
+        if not is_alike or call.kwargs:
+            return False
+        inputs = {each.node: each for each in self._known.values() if each.path is not None}
+        return all(
+            self._is_laid_out_by_sizes(inputs[each])
+            if each in inputs
+            else self._is_made_by_sizes(each, each.meta[RESULT])
+            for each in given
+        )
+
     def pin_layouts(self) -> None:
         """Guard strides, offset and flags of every input exactly: what follows from sizes alone
         leaves them open at the sizes 0 and 1."""
@@ -191,6 +281,29 @@ def _is_symbolic(size: Size) -> bool:
 
 def _number(size: Size) -> int | None:
     return None if isinstance(size, Expr) else size
+
+
+#: Whose results lie as the shape rules say, whatever kernel computes them; and which may be views.
+_VIEWS: Final = frozenset({OpKind.VIEW, OpKind.INDEX_MAP, OpKind.NOTHING})
+_BY_RULES: Final = _VIEWS | {OpKind.POINTWISE, OpKind.REDUCTION, OpKind.FACTORY, OpKind.MATMUL}
+
+#: Operators that make tensors in the usual order.
+_FRESH: Final = frozenset(
+    {"empty", "zeros", "ones", "full", "new_empty", "new_zeros", "new_ones", "new_full"}
+)
+
+
+class LaidOutBySizes:
+    """Whether the strides of a tensor are those of a fresh one of its sizes, in this order."""
+
+    def __init__(self, order: tuple[int, ...]) -> None:
+        self._order = order
+
+    def __call__(self, tensor: torch.Tensor) -> bool:
+        sizes = tuple(max(size, 1) for size in tensor.shape)
+        return len(sizes) == len(self._order) and tensor.stride() == dense_strides(
+            sizes, self._order
+        )
 
 
 class ExactLayout:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.value_kinds import ATOMS
+from anyshape.ops.kernel_launch import KernelLaunch
 
 _schemas_of: Any = torch._C._jit_get_schemas_for_operator
 
@@ -27,6 +28,8 @@ def tensors_read(
 ) -> list[int | str]:
     """Which arguments of an operator are tensors, or have tensors in them, whose values it takes
     for integers."""
+    if isinstance(function, KernelLaunch):
+        return []
     held: list[int | str] = [place for place, arg in enumerate(args) if _is_number(arg)]
     if kwargs:
         held += [name for name, arg in kwargs.items() if _is_number(arg)]

@@ -68,6 +68,7 @@ from anyshape.errors import AnyshapeError, InternalError, NeedsDecision, Unknown
 from anyshape.guards.path import Path
 from anyshape.ops.effects import is_mutable, writes_untold
 from anyshape.ops.families.pinned_layout import dense_in_order
+from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.node_meta import ARGUMENT, CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
 from anyshape.ops.shape_query import NeedKind as NeedKind
@@ -319,7 +320,9 @@ class Recorder(Inputs):
 
     def _note_changes(self, function: Callable[..., object], call: CallForms) -> None:
         changes = self.changes
-        if may_raise(function, call):
+        # A launch does not fail by its data, but some programs try others then.
+        is_tried = isinstance(function, KernelLaunch) and self.tracer.is_caught()
+        if is_tried or may_raise(function, call):
             changes.note_raising(self.tracer.is_caught)
         # Code of the program may change what it is given, and then draw, or fail.
         changes.any |= call.in_place or runs_python(function)
@@ -372,7 +375,7 @@ class Recorder(Inputs):
         """The metas of the result, and the symbols of sizes that depend on data; sizes are fixed
         where they cannot be given in symbols."""
         tracer = self.tracer
-        if function in STATE_CHANGES:
+        if function in STATE_CHANGES or isinstance(function, KernelLaunch):
             return None, ()
         if call.packed and is_quantized(result):
             raise AbortCapture(f"the result of `{name_of(function)}` is a quantized tensor")

@@ -12,7 +12,7 @@ from anyshape.capture.record.data_dependent_shapes import is_jagged
 from anyshape.capture.tracer import Tracer
 from anyshape.ops.layouts import contiguity
 from anyshape.ops.meta import Meta, channels_last, contiguous
-from anyshape.symbolic import eq, or_
+from anyshape.symbolic import Size, eq, or_
 from anyshape.symbolic.expr import symbols_of
 
 
@@ -24,6 +24,10 @@ class Reader(Protocol):
     asks_for_layout: bool
 
     def meta(self, tensor: torch.Tensor) -> Meta: ...
+
+    def exact_strides(self, tensor: torch.Tensor) -> tuple[Size, ...] | None:
+        """The strides of a tensor as expressions that hold for all sizes of this entry."""
+        ...
 
     def pin_layouts(self) -> None:
         """Guard strides, offset and flags of every input exactly."""
@@ -73,11 +77,15 @@ def _at_these_sizes(reader: Reader, tensor: torch.Tensor, what: str) -> None:
 
 
 def _stride(reader: Reader, tensor: torch.Tensor, dim: object = None) -> object:
-    # Torch's strides follow no formula at the sizes 0 and 1, so a program that reads them gets
-    # these sizes only.
-    _at_these_sizes(reader, tensor, "the program reads strides")
-    reader.pin_layouts()
-    return tensor.stride() if dim is None else tensor.stride(_dim(reader, tensor, dim))
+    found = reader.exact_strides(tensor)
+    if found is None:
+        # Torch's strides follow no formula at the sizes 0 and 1, so a program that reads them gets
+        # these sizes only.
+        _at_these_sizes(reader, tensor, "the program reads strides")
+        reader.pin_layouts()
+        found = tensor.stride()
+    strides = tuple(map(reader.tracer.integer, found))
+    return strides if dim is None else strides[_dim(reader, tensor, dim)]
 
 
 def _offset(reader: Reader, tensor: torch.Tensor) -> object:
