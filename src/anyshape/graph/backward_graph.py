@@ -16,6 +16,7 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from anyshape.graph.alias_analysis import root_of
 from anyshape.graph.autograd_step import (
     AutogradStep,
     RecordedGradient,
@@ -35,7 +36,7 @@ from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import ARGUMENT, CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
-from anyshape.ops.op import GRADIENT, OpKind
+from anyshape.ops.op import GRADIENT
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Symbol
@@ -459,14 +460,14 @@ class _Backward(TermGraph):
 
     def _in_kept(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> frozenset[int]:
         """A view of what is kept is another tensor: torch could not see that it was changed."""
-        roots = {_root(node) for node in kept if node.op != "placeholder"}
+        roots = {root_of(node) for node in kept if node.op != "placeholder"}
         return frozenset(
             number
             for number, node in enumerate(outputs)
             if isinstance(node, torch.fx.Node)
             and RESULT in node.meta
             and node not in kept
-            and _root(node) in roots
+            and root_of(node) in roots
         )
 
     def _used(
@@ -531,24 +532,6 @@ def _has_grad(node: torch.fx.Node) -> bool:
     return any(
         isinstance(each, Meta) and each.requires_grad for each in leaves(node.meta.get(RESULT))
     )
-
-
-def _root(node: torch.fx.Node) -> torch.fx.Node:
-    """Whose memory a result may be in."""
-    while node.op not in ("placeholder", "output"):
-        call = node.meta.get(CALL)
-        entry = None if call is None else lookup(call.function)
-        is_part = call is None and node.target is operator.getitem
-        may_share = is_part or ARGUMENT in node.meta
-        if entry is not None and entry.op.lowering in (OpKind.VIEW, OpKind.INDEX_MAP):
-            may_share = True
-        if entry is not None and entry.op.lowering is OpKind.NOTHING:
-            may_share = True
-        given = [each for each in node.all_input_nodes if RESULT in each.meta]
-        if not may_share or not given:
-            return node
-        node = given[0]
-    return node
 
 
 def _contiguous(meta: Meta) -> Meta:
