@@ -24,6 +24,7 @@ from anyshape.graph.autograd_step import (
     placed,
 )
 from anyshape.graph.backward_cut import kept_and_again
+from anyshape.graph.checkpoint_regions import region_at
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.recorded_operators import NothingNative, draws, gives_sparse, is_by_torch
@@ -111,6 +112,9 @@ class _Backward(TermGraph):
         #: gradients by node; of nodes with several results, by their place
         self._grads: dict[torch.fx.Node, Term] = {}
         self._parts: dict[torch.fx.Node, dict[int, Term]] = {}
+        #: by node of the forward graph, the regions of those whose gradients need it
+        self._asked: dict[torch.fx.Node, set[object | None]] = {}
+        self._asking: object | None = None
         #: operators that torch's autograd does, and why
         self._by_torch: dict[str, str] = {}
 
@@ -147,6 +151,7 @@ class _Backward(TermGraph):
         """What stands for a node of the forward graph."""
         if SYMBOL in node.meta:
             return self._symbol(node.meta[SYMBOL])
+        self._asked.setdefault(node, set()).add(self._asking)
         found = self._placeholders.get(node)
         if found is None:
             found = self._placeholders[node] = self._graph.placeholder(node.name)
@@ -241,6 +246,7 @@ class _Backward(TermGraph):
             self._add(argument, grad)
             return
         last = self.last()
+        self._asking = region_at(node)
         try:
             self._by_row(node, call, grad)
         except NoGradient as why:
@@ -388,7 +394,7 @@ class _Backward(TermGraph):
         own, outer = self._used(results)
         known = None if self._whole is None else [self._nodes[n] for n in self._whole.kept]
         before = None if self._whole is None else [inputs[n] for n in self._whole.inputs]
-        kept, again = kept_and_again(self._nodes, outer, known, before)
+        kept, again = kept_and_again(self._nodes, outer, self._asked, known, before)
         final = torch.fx.Graph()
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}

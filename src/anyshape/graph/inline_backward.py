@@ -20,7 +20,7 @@ import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.graph.alias_analysis import root_of
-from anyshape.graph.autograd_step import STEPS
+from anyshape.graph.autograd_step import Step
 from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.plan import Unlowerable
@@ -124,7 +124,7 @@ class _Inline:
             raise Unlowerable("a result has no gradient")
         for module in (graphs.forward, graphs.backward):
             for node in module.graph.nodes:
-                if isinstance(node.target, STEPS):
+                if isinstance(node.target, Step):
                     raise Unlowerable(f"torch's autograd does {node.target.__name__}")
 
     # -- the parts ---------------------------------------------------------------------------------

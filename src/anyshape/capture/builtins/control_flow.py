@@ -46,8 +46,10 @@ class Stretch:
             #: whether it wrote to a tensor
             self.writes = changes.any
             changes.any = changed or changes.any
+        #: why the graph cannot be told apart from what is around it, if so
+        self.why = None
         if hooks.tracer.active and recorder.segment is not segment:
-            raise AbortCapture(f"the way on depends on data inside of {what}")
+            self.why = f"the way on depends on data inside of {what}"
 
     def nodes(self) -> Iterator[torch.fx.Node]:
         node = self._last.next
@@ -86,6 +88,8 @@ class Branch:
         self.returns(self.result)
         if not self._hooks.tracer.active:
             return
+        if stretch.why is not None:
+            raise AbortCapture(stretch.why)
         if stretch.writes or _random_state() != random:
             raise AbortCapture(f"{self._what} changes a tensor, or draws random numbers")
         if numbers != len(segment.numbers) or expected != len(segment.expectations):
@@ -232,7 +236,7 @@ def _stacked(metas: Sequence[Meta], length: Size, values: Sequence[torch.Tensor]
 # -- values of nodes in this run -------------------------------------------------------------------
 
 
-def _values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[object]:
+def values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[object]:
     recorder = hooks.recorder
     found: dict[Any, Any] = {node: example for node, _, example in recorder.segment.inputs}
     for known in list(recorder._known.values()):
@@ -322,7 +326,7 @@ def _run(
     """A loop as a node of the graph, and what it gives in this run: copies, since a loop may give
     back what it was given."""
     made = region(kind, tuple(part.graph for part in parts))
-    more = [_values_of(hooks, part.inputs) for part in parts]
+    more = [values_of(hooks, part.inputs) for part in parts]
     with torch._C.DisableTorchFunction():
         values = [each.clone() for each in made(*(tensors for tensors, _ in given), *more)]
     nodes = [*(nodes for _, nodes in given), *(part.inputs for part in parts)]

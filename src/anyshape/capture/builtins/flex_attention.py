@@ -51,7 +51,7 @@ class _Positions:
             # It may be for single positions alone.
             raise AbortCapture(f"flex_attention cannot follow `{name}`: {error}") from None
         result = stretch.result
-        if not hooks.tracer.active:
+        if not hooks.tracer.active or stretch.why is not None:
             raise AbortCapture(f"flex_attention cannot follow `{name}`")
         if stretch.writes or not isinstance(result, torch.Tensor):
             raise AbortCapture(f"`{name}` of flex_attention writes, or gives no tensor")

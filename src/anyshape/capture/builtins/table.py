@@ -16,6 +16,7 @@ from anyshape.capture.builtins import (
     effects,
     flex_attention,
     foreach,
+    gradient_checkpoints,
     iteration,
     numbers,
     objects,
@@ -85,6 +86,7 @@ _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
     flex_attention,
+    gradient_checkpoints,
 )
 
 #: A model answers as the function does, through hooks, so that what it looks at is seen. Not of
