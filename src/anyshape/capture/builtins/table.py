@@ -20,6 +20,7 @@ from anyshape.capture.builtins import (
     iteration,
     numbers,
     objects,
+    other_compilers,
     process_queries,
     random_state,
     signatures,
@@ -87,7 +88,9 @@ _MODULES: Final = (
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
     flex_attention,
     gradient_checkpoints,
+    other_compilers,
 )
+
 
 #: A model answers as the function does, through hooks, so that what it looks at is seen. Not of
 #: what a library has put in a function's place.
@@ -159,6 +162,8 @@ def handler_of(function: object) -> Handler | None:
         return lambda hooks, function, args, kwargs: function(
             *(hooks.specialized(arg, "a version is compared") for arg in args), **kwargs
         )
+    if other_compilers.is_mark(function):
+        return lambda hooks, function, args, kwargs: None
     if process_queries.is_question(function):
         return process_queries.ask
     wrapped = getattr(function, "__wrapped__", None)

@@ -113,7 +113,7 @@ class Callables:
             if bound is None:
                 behind = traceable_behind(function)
                 if behind is not None:
-                    return self.call(behind, args, kwargs)
+                    return self._compiled(function, behind, args, kwargs)
                 return natives.call(self._hooks, function, args, kwargs)
             self._bound[function] = bound
         running = self._tracer.user_frames.calls
@@ -272,6 +272,13 @@ class Callables:
     ) -> object:
         kind = type(module)
         path = self._tracer.path_of(module)
+        behind = traceable_behind(module)
+        if behind is not None and not _has_hooks(module):
+            if path is not None:
+                self._without_hooks(module, path)
+                where = path.instance("_modules").item("_orig_mod")
+                behind = self._tracer.read(behind, where)
+            return self.call(behind, args, kwargs)
         own = kind.__call__
         self._hooks.attributes.class_attribute(kind, "__call__")
         replaced.note_class(torch.nn.Module, _WAY_TO_FORWARD)
@@ -280,11 +287,7 @@ class Callables:
         plain = torch.nn.Module.__dict__.get(_COMPILED) is None
         if plain and not _has_hooks(module) and not _global_hooks():
             if path is not None:
-                for name in _HOOKS:
-                    where = path.instance(name)
-                    self._tracer.guard(Kind.TYPE, where, type(module.__dict__[name]))
-                    self._tracer.guard(Kind.TRUTH, where, False, "a module without hooks")
-                self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, _COMPILED)
+                self._without_hooks(module, path)
             kind_path = self._tracer.constant(torch.nn.Module).instance(_COMPILED)
             self._tracer.guard(Kind.EQUALS, kind_path, None)
             held = self._tracer.constant(vars(_MODULES), "G['torch.nn.modules.module']")
@@ -293,6 +296,13 @@ class Callables:
             forward = self._hooks.attributes.plain(module, "forward")
             return self.call(forward, args, kwargs)
         return self.call(torch.nn.Module._wrapped_call_impl, (module, *args), kwargs)
+
+    def _without_hooks(self, module: torch.nn.Module, path: Path) -> None:
+        for name in _HOOKS:
+            where = path.instance(name)
+            self._tracer.guard(Kind.TYPE, where, type(module.__dict__[name]))
+            self._tracer.guard(Kind.TRUTH, where, False, "a module without hooks")
+        self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, _COMPILED)
 
     def _object(
         self, function: object, args: tuple[object, ...], kwargs: dict[str, object]
