@@ -105,6 +105,13 @@ MODELS: Final[Models] = {
 }
 
 
+#: Functions that call what they are given, through hooks, and do nothing else with it.
+CALLERS: Final = frozenset(
+    function
+    for models in (control_flow, flex_attention, gradient_checkpoints, other_compilers)
+    for function in models.MODELS
+)
+
 #: Most calls are of methods of containers and texts.
 _BOUND: Final = types.BuiltinMethodType
 OWNERS: Final = frozenset({list, dict, set, tuple, str})
@@ -112,6 +119,8 @@ OWNERS: Final = frozenset({list, dict, set, tuple, str})
 
 def call(hooks: Hooks, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a native function that is not a torch operation."""
+    if hooks.tracer.by_code:
+        hooks.tracer.pin((*args, *kwargs.values()))
     if type(function) is _BOUND and type(function.__self__) in OWNERS:
         return method(hooks, function, function.__self__, function.__name__, args, kwargs)
     if not _has_hash(function) or not callable(function):

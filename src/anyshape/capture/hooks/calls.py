@@ -106,8 +106,11 @@ class Callables:
             if model is None and self._hooks.grads is not None:
                 model = backward.model_of(function, args)
             if model is not None:
+                if function not in natives.CALLERS:
+                    self._pin(args, kwargs)
                 return model(self._hooks, *args, **kwargs)
             if is_operation(function):
+                self._pin(args, kwargs)
                 return self._hooks.recorder.run(function, args, kwargs)
             bound = self.watched(function)
             if bound is None:
@@ -127,6 +130,11 @@ class Callables:
         finally:
             running.pop()
 
+    def _pin(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Native code may tell functions apart that it is given."""
+        if self._tracer.by_code:
+            self._tracer.pin((*args, *kwargs.values()))
+
     def watched(self, function: types.FunctionType) -> types.FunctionType | None:
         """The function with its code instrumented; None if it runs as native code."""
         code = function.__code__
@@ -139,9 +147,13 @@ class Callables:
         if not is_trusted(function.__module__):
             path = self._tracer.constant(function).attribute("__code__")
             self._tracer.guard(Kind.IDENTITY, path, code)
-        self.defaults(function)
         self._tracer.watched.append((made, function))
-        return bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
+        bound = bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
+        if id(function) in self._tracer.by_code:
+            bound.__defaults__, bound.__kwdefaults__ = self._defaults_made_anew(function)
+        else:
+            self.defaults(function)
+        return bound
 
     def defaults(self, function: types.FunctionType) -> None:
         """Default values come from outside: guarded like everything else there."""
@@ -161,6 +173,27 @@ class Callables:
                     tracer.guard(Kind.EQUALS, where.item(name), value)
                 else:
                     self._default(value, where.item(name))
+
+    def _defaults_made_anew(self, function: types.FunctionType) -> Any:
+        """Default values of a function of which only the code is known."""
+        read, path = self._tracer.read, self._tracer.constant(function)
+        given: Any = function.__defaults__
+        where = path.attribute("__defaults__")
+        if given is None:
+            self._tracer.guard(Kind.EQUALS, where, None)
+        else:
+            self._tracer.guard(Kind.TYPE, where, tuple)
+            self._tracer.guard(Kind.LENGTH, where, len(given))
+            given = tuple(read(value, where.item(index)) for index, value in enumerate(given))
+        named: Any = function.__kwdefaults__
+        where = path.attribute("__kwdefaults__")
+        if named is None:
+            self._tracer.guard(Kind.EQUALS, where, None)
+        else:
+            self._tracer.guard(Kind.TYPE, where, dict)
+            self._tracer.guard(Kind.KEYS, where, tuple(named))
+            named = {name: read(value, where.item(name)) for name, value in named.items()}
+        return given, named
 
     def _default(self, value: object, path: Path) -> None:
         self._tracer.read(value, path)
@@ -197,6 +230,7 @@ class Callables:
     # -- native functions ------------------------------------------------------------------------
 
     def _native(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        self._pin(args, kwargs)
         owner = getattr(function, "__self__", None)
         # By its type: a class may have code of its own for `__class__`.
         kind = type(owner)
@@ -219,6 +253,7 @@ class Callables:
     def _descriptor(
         self, function: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
+        self._pin(args, kwargs)
         if function is type.__call__ and args and _calls_itself(args[0]):
             return self.instance(args[0], args[1:], kwargs)
         if args and isinstance(args[0], torch.Tensor):
@@ -260,6 +295,7 @@ class Callables:
 
     def _cached(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A function behind `lru_cache` promises to be a function of its arguments."""
+        self._pin(args, kwargs)
         model = natives.MODELS.get(function)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
@@ -344,6 +380,7 @@ class Callables:
     def _class(self, kind: type, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         model = natives.MODELS.get(kind)
         if model is not None:
+            self._pin(args, kwargs)
             return model(self._hooks, *args, **kwargs)
         if issubclass(kind, enum.Enum):
             return classes.member(self._hooks, kind, args, kwargs)
