@@ -211,7 +211,7 @@ class Config(_Started):
     def shown(self, name: str) -> str:
         """The value of a setting, for people: secrets are not told."""
         value = getattr(self, name)
-        return "'...'" if name in _SECRETS and value is not None else repr(value)
+        return "'...'" if name in SECRETS and value is not None else repr(value)
 
     def describe(self) -> list[SettingDescription]:
         """Every setting: what it is, was at the start, and by which variable it is set.
@@ -388,7 +388,7 @@ def _current(config: Config, name: str) -> object:
 # -- kinds of settings ----------------------------------------------------------------------------
 
 
-_SECRETS: Final = frozenset({"cache_key"})
+SECRETS: Final = frozenset({"cache_key"})
 
 
 class Kind(NamedTuple):
@@ -522,7 +522,7 @@ def _checked(setting: Setting, value: object) -> object:
 
 
 def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
-    said = "(not shown)" if setting.name in _SECRETS else repr(value)
+    said = "(not shown)" if setting.name in SECRETS else repr(value)
     return BadSetting(origin=origin, value=said, accepted=setting.kind.accepted)
 
 

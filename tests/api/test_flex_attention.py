@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from torch.nn.attention.flex_attention import (
     AuxRequest,
     BlockMask,
     _identity,
+    _ordered_to_dense,
     and_masks,
     create_block_mask,
     flex_attention,
@@ -22,6 +24,7 @@ from torch.nn.attention.flex_attention import (
 )
 
 import anyshape
+from anyshape.capture.builtins.flex_attention import MODELS
 
 #: Heads, and lengths of queries and keys.
 SIZES: Final = ((2, 8, 8), (3, 17, 17), (1, 1, 1), (2, 130, 130), (1, 33, 33))
@@ -73,9 +76,26 @@ def of_a_row(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tenso
     return score + table[h].sum()
 
 
+def noisy(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + torch.rand_like(score)
+
+
+def noisy_once(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + torch.rand(())
+
+
+def dropped(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return nn.functional.dropout(score, 0.5)
+
+
+def doubled(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score.double()
+
+
 SCORES: Final = (alibi, relative, learnt_bias, capped, causal_score, by_choice)
 #: What is not a step for each position alone is left to torch.
-LEFT: Final = (chained, of_a_row, wider)
+LEFT: Final = (chained, of_a_row, wider, doubled)
+DRAWING: Final = (noisy, noisy_once, dropped)
 
 
 def causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
@@ -235,6 +255,49 @@ def test_what_is_not_elementwise_is_torchs(score: Any, monkeypatch: pytest.Monke
         q, k, v = (each.detach() for each in _inputs(*size, torch.float32, HEADS))
         torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v, score)[0])
     assert not compiled.stats().hits
+
+
+@pytest.mark.parametrize("score", DRAWING, ids=lambda each: each.__name__)
+def test_what_draws_is_torchs(score: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which refuses to draw for single positions."""
+    module = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    monkeypatch.setattr(module, True)
+    compiled = anyshape.compile(lambda q, k, v: flex_attention(q, k, v, score), dynamic=True)
+    for size in SIZES[:2]:
+        q, k, v = (each.detach() for each in _inputs(*size, torch.float32, HEADS))
+        with pytest.raises(RuntimeError, match="randomness"):
+            compiled(q, k, v)
+
+
+def test_logsumexp_of_doubles_is_torchs(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    monkeypatch.setattr(module, True)
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, doubled, return_aux=AuxRequest(lse=True))
+
+    compiled = anyshape.compile(run, dynamic=True)
+    for size in SIZES[:2]:
+        q, k, v = (each.detach() for each in _inputs(*size, torch.float32, HEADS))
+        for (out, aux), (expected, own) in ((compiled(q, k, v), run(q, k, v)),):
+            torch.testing.assert_close((out, aux.lse), (expected, own.lse))
+
+
+def test_blocks_without_a_number_of_columns() -> None:
+    """As torch 2.11 calls it."""
+    counts = torch.tensor([[[2, 0, 1]]], dtype=torch.int32)
+    columns = torch.tensor([[[[2, 0, 1], [0, 1, 2], [1, 0, 2]]]], dtype=torch.int32)
+
+    class Mock:
+        call = staticmethod(lambda function, *args, **kwargs: function(*args, **kwargs))
+        item = staticmethod(operator.getitem)
+        compare = staticmethod(lambda name, a, b: getattr(operator, name)(a, b))
+        binary = compare
+
+    model = MODELS[_ordered_to_dense]
+    expected = _ordered_to_dense(counts, columns, 3)
+    for given in ((counts, columns), (counts, columns, 3)):
+        torch.testing.assert_close(model(Mock, *given), expected)
 
 
 def test_what_torch_refuses() -> None:

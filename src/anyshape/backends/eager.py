@@ -9,9 +9,12 @@ from typing import Any
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from anyshape.graph.checkpoint_regions import with_checkpoints
+
 
 def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     """The graph, operator by operator."""
+    graph = with_checkpoints(graph)
     _LazyGraphModule.force_recompile(graph)
     return graph.forward
 

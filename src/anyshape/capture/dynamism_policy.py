@@ -115,11 +115,14 @@ class CompileDecisions:
         exact_strides: bool = False,
         unlike: Collection[tuple[Kind, str]] = (),
         is_implied: bool = False,
+        made_anew: Collection[str] = (),
     ) -> None:
         #: whether `dynamic` is what regions are compiled with, and nobody's wish
         self._is_implied = is_implied
         #: guards that failed in every call of a region: it is to be split there
         self.unlike = unlike
+        #: paths where calls had functions of the same code, and not the same one
+        self.made_anew = made_anew
         #: whether strides of a tensor with gaps are numbers, also where its sizes are symbols
         self.exact_strides = exact_strides
         self.contract = contract

@@ -33,6 +33,11 @@ class DynamismPolicy(Protocol):
         ...
 
     @property
+    def made_anew(self) -> Collection[str]:
+        """Paths where calls had functions of the same code, and not the same one."""
+        ...
+
+    @property
     def exact_strides(self) -> bool:
         """Whether the strides of tensors with gaps are numbers."""
         ...

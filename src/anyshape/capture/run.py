@@ -20,6 +20,7 @@ from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Journal
 from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.hooks import Hooks
+from anyshape.capture.hooks.pinned_functions import PinningHooks
 from anyshape.capture.policy_protocol import DynamismPolicy
 from anyshape.capture.record.recorder import Recorder
 from anyshape.capture.record.segments import InputSource, RecordedSegment, SegmentOutput
@@ -93,7 +94,8 @@ def capture(
     recorder = Recorder(tracer)
     outside = Externals(tracer, Journal(tracer.cannot_replay))
     recorder.contents_of = outside.contents
-    hooks = Hooks(tracer, recorder, outside)
+    kind = PinningHooks if chooser.made_anew else Hooks
+    hooks = kind(tracer, recorder, outside)
     if before_write is not None:
         hooks.grads = Grads(hooks)
         recorder.before_write = before_write

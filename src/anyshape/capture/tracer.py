@@ -79,6 +79,8 @@ class Tracer:
         #: slices from outside by identity: what the program gets for each
         self._slices: dict[int, object] = {}
         self._owners: dict[Path, type | None] = {}
+        #: functions from outside that are known by their code alone: each call may have another one
+        self.by_code: dict[int, Path] = {}
         #: keeps what `paths` names alive, so that no identity is used twice
         self.kept: list[object] = []
         self.shared = SharedContainers()
@@ -184,6 +186,8 @@ class Tracer:
 
     def constant(self, value: object, text: str | None = None) -> Path:
         """The path of an object that is held: the same for the same object."""
+        if id(value) in self.by_code:
+            return self.by_code[id(value)]
         found = self.roots.known_constant(value)
         if found is None:
             found = self.roots.constant(value, text)
@@ -397,6 +401,8 @@ class Tracer:
             return value
         if kind in TRACED_VALUES:
             raise AbortCapture("a traced number was found outside")
+        if kind is types.FunctionType and self._is_by_code(value, path):
+            return value
         if isinstance(value, _KNOWN_BY_IDENTITY):
             self.guard(Kind.IDENTITY, path, value)
             if isinstance(value, BOUND):
@@ -418,6 +424,38 @@ class Tracer:
         if key_of is not None:
             self.guard(Kind.PREDICATE, path, HasValue(value, key_of))
         return value
+
+    def _is_by_code(self, function: types.FunctionType, path: Path) -> bool:
+        """Whether guards are on the code of a function: whatever else it is made of is read by who
+        calls it. Where a program tells functions apart, `pin` has it known by identity."""
+        known = self.by_code.get(id(function))
+        if known is not None:
+            self._guard_same(function, path, known)
+            return True
+        if path.text not in self.chooser.made_anew or function.__dict__:
+            return False
+        self.cannot_replay("a function is known by its code")
+        self.by_code[id(function)] = path
+        self._register(function, path)
+        self.guard(Kind.TYPE, path, types.FunctionType)
+        for name in ("__code__", "__globals__"):
+            self.guard(Kind.IDENTITY, path.attribute(name), getattr(function, name))
+        self.guard(Kind.TRUTH, path.attribute("__dict__"), False, "a function without attributes")
+        if function.__closure__ is not None:
+            self.guard(Kind.TYPE, path.attribute("__closure__"), tuple)
+        return True
+
+    def pin(self, value: Any, depth: int = 4) -> None:
+        """Have a function known by identity, and those in a container."""
+        kind = type(value)
+        if kind is types.FunctionType and id(value) in self.by_code:
+            self.guard(Kind.IDENTITY, self.by_code[id(value)], value)
+        elif kind in _CONTAINERS and self.by_code:
+            if not depth:
+                self.abort("a function may be deep in a container")
+            else:
+                for each in (*value.keys(), *value.values()) if kind is dict else value:
+                    self.pin(each, depth - 1)
 
     def _guard_same(self, value: object, path: Path, known: Path) -> None:
         """Guard that an object at one path is the one that another path has led to."""
@@ -488,6 +526,7 @@ class Tracer:
 
 
 _UNREAD: Final = object()
+_CONTAINERS: Final = (list, tuple, set, frozenset, dict)
 _KNOWN_BY_IDENTITY: Final = (*CODE, *BY_IDENTITY, enum.Enum)
 #: What a native function may be bound to and still be nothing but code.
 _WITHOUT_STATE: Final = (types.ModuleType, type, type(None))

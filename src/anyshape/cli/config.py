@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from textwrap import fill, indent
 
 from anyshape.cli.command import Failure
-from anyshape.config import SettingDescription, config
+from anyshape.config import SECRETS, SettingDescription, config
 from anyshape.errors import SettingsError
 from anyshape.support.spelling import did_you_mean
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _without_secret(each: SettingDescription) -> SettingDescription:
     """A key is nobody's business: what is shown ends up in reports of bugs."""
-    is_secret = each.name.endswith("_key") and each.value
+    is_secret = each.name in SECRETS and each.value
     return each._replace(value="(set)") if is_secret else each
 
 

@@ -123,14 +123,12 @@ def _variable(name: str) -> Finding:
         if meant := meant_variable(name):
             return Finding(name, State.BROKEN, f"there is no such variable; did you mean {meant}?")
         return Finding(name, State.KNOW, "not a variable of anyshape's")
-    # A key is nobody's business.
-    value = "(set)" if "KEY" in name or "TOKEN" in name else repr(os.environ[name])
+    if name in OTHER_VARIABLES:
+        return Finding(name, State.FINE, repr(os.environ[name]))
     try:
-        if name not in OTHER_VARIABLES:
-            getattr(config, name.removeprefix("ANYSHAPE_").lower())
+        return Finding(name, State.FINE, config.shown(name.removeprefix("ANYSHAPE_").lower()))
     except AnyshapeError as error:
         return Finding(name, State.BROKEN, str(error).replace("\n", ";"))
-    return Finding(name, State.FINE, value)
 
 
 # -- caches ----------------------------------------------------------------------------------------

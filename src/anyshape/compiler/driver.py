@@ -27,7 +27,7 @@ from anyshape.capture.run import Arguments, Captured, capture
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Trace
 from anyshape.compiler import telemetry
-from anyshape.compiler.vain_compiles import line_to_split, never_the_same
+from anyshape.compiler.vain_compiles import functions_made_anew, line_to_split, never_the_same
 from anyshape.config import config
 from anyshape.dispatch.arguments import by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import code_of
@@ -131,6 +131,7 @@ class FunctionCompiler(CompiledFunction):
             in_region=self.slot is not None,
             unlike=self._unlike,
             is_implied=self.options.is_implied,
+            made_anew=self._made_anew,
         )
         try:
             return self._compile_for(arguments, choices, clock, entry_id)
@@ -194,6 +195,7 @@ class FunctionCompiler(CompiledFunction):
             return False
         found = never_the_same(self.entries, bound, self.slot is not None)
         self._unlike |= found
+        self._made_anew |= functions_made_anew(self.entries, bound)
         if found or self.slot is None:
             return False
         split = line_to_split(self.entries, bound, self.slot, self.target.call)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from types import FunctionType
 from typing import Any, Final
 
 from anyshape.capture.record.torch_state import read_state
@@ -16,7 +18,7 @@ from anyshape.dispatch.entry import Entry
 from anyshape.dispatch.regional_compile import Slot
 from anyshape.guards.explain import first_failure
 from anyshape.guards.guard import Frame, Guard, Kind
-from anyshape.guards.path import Access, Path
+from anyshape.guards.path import Access, Path, find
 
 #: So many entries in a row that served no call are too many of a region.
 _MOST: Final = 3
@@ -37,6 +39,19 @@ def never_the_same(entries: Sequence[Entry], bound: Mapping[str, Any], in_region
     """Guards for the sake of which the last entries served no call. The next capture leaves where
     it would add one of them."""
     return _changed_by_itself(entries, bound, in_region) or _one_guard(entries, bound, in_region)
+
+
+def functions_made_anew(entries: Sequence[Entry], bound: Mapping[str, Any]) -> set[str]:
+    """Paths where this call has another function than the last entry, with the same code."""
+    failure = first_failure(entries[-1].plan, bound, read_state)
+    guard = None if failure is None else failure.guard
+    if guard is None or guard.path is None or guard.kind is not Kind.IDENTITY:
+        return set()
+    with suppress(Exception):  # There may be nothing, for any reason.
+        found = find(guard.path, bound, {})
+        if isinstance(found, FunctionType) and isinstance(guard.value, FunctionType):
+            return {guard.path.text} if found.__code__ is guard.value.__code__ else set()
+    return set()
 
 
 def line_to_split(

@@ -115,6 +115,8 @@ class CompiledFunction:
     slot: Slot | None = None
     #: of a region: guards that failed in every call
     _unlike: set[tuple[Kind, str]] = field(default_factory=set[tuple[Kind, str]])
+    #: paths where calls had functions of the same code, and not the same one
+    _made_anew: set[str] = field(default_factory=set[str])
     #: of each of its parts that ever was
     _part_counts: list[Counts] = field(default_factory=list[Counts])
     _defaults: tuple[object, ...] = ()

@@ -19,7 +19,13 @@ class Place(NamedTuple):
     number: int
 
 
-class AutogradStep:
+class Step:
+    """What a graph calls in Python: it changes no argument, and gives tensors of its own."""
+
+    __name__: str
+
+
+class AutogradStep(Step):
     """Torch's autograd for one operator: called with gradients of its results and its tensors,
     gives gradients of those that want one."""
 
@@ -69,7 +75,7 @@ class AutogradStep:
             return inputs, torch.autograd.grad(results, inputs, weights, allow_unused=True)
 
 
-class RecordedOperator:
+class RecordedOperator(Step):
     """An operator in a forward graph that torch's autograd records. Called with its tensors, gives
     its results, and behind them an empty tensor which holds the record for the backward graph."""
 
@@ -104,7 +110,7 @@ class RecordedOperator:
         return (*(None if each is None else each.detach() for each in results), record)
 
 
-class RecordedGradient:
+class RecordedGradient(Step):
     """The gradients of what was recorded: called with gradients of results and the record."""
 
     def __init__(self, operator: RecordedOperator, results: Sequence[int], wanted: Sequence[int]):
@@ -127,7 +133,6 @@ class RecordedGradient:
 
 Gradients = tuple[torch.Tensor, ...]
 _RECORD: Final = "_anyshape_record"
-STEPS: Final = (AutogradStep, RecordedOperator, RecordedGradient)
 
 
 def _aliases(given: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:

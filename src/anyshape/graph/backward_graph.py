@@ -16,6 +16,7 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from anyshape.graph.alias_analysis import root_of
 from anyshape.graph.autograd_step import (
     AutogradStep,
     RecordedGradient,
@@ -23,6 +24,7 @@ from anyshape.graph.autograd_step import (
     placed,
 )
 from anyshape.graph.backward_cut import kept_and_again
+from anyshape.graph.checkpoint_regions import region_at
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.recorded_operators import NothingNative, draws, gives_sparse, is_by_torch
@@ -35,7 +37,7 @@ from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import ARGUMENT, CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
-from anyshape.ops.op import GRADIENT, OpKind
+from anyshape.ops.op import GRADIENT
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Symbol
@@ -110,6 +112,9 @@ class _Backward(TermGraph):
         #: gradients by node; of nodes with several results, by their place
         self._grads: dict[torch.fx.Node, Term] = {}
         self._parts: dict[torch.fx.Node, dict[int, Term]] = {}
+        #: by node of the forward graph, the regions of those whose gradients need it
+        self._asked: dict[torch.fx.Node, set[object | None]] = {}
+        self._asking: object | None = None
         #: operators that torch's autograd does, and why
         self._by_torch: dict[str, str] = {}
 
@@ -146,6 +151,7 @@ class _Backward(TermGraph):
         """What stands for a node of the forward graph."""
         if SYMBOL in node.meta:
             return self._symbol(node.meta[SYMBOL])
+        self._asked.setdefault(node, set()).add(self._asking)
         found = self._placeholders.get(node)
         if found is None:
             found = self._placeholders[node] = self._graph.placeholder(node.name)
@@ -240,6 +246,7 @@ class _Backward(TermGraph):
             self._add(argument, grad)
             return
         last = self.last()
+        self._asking = region_at(node)
         try:
             self._by_row(node, call, grad)
         except NoGradient as why:
@@ -387,7 +394,7 @@ class _Backward(TermGraph):
         own, outer = self._used(results)
         known = None if self._whole is None else [self._nodes[n] for n in self._whole.kept]
         before = None if self._whole is None else [inputs[n] for n in self._whole.inputs]
-        kept, again = kept_and_again(self._nodes, outer, known, before)
+        kept, again = kept_and_again(self._nodes, outer, self._asked, known, before)
         final = torch.fx.Graph()
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}
@@ -459,14 +466,14 @@ class _Backward(TermGraph):
 
     def _in_kept(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> frozenset[int]:
         """A view of what is kept is another tensor: torch could not see that it was changed."""
-        roots = {_root(node) for node in kept if node.op != "placeholder"}
+        roots = {root_of(node) for node in kept if node.op != "placeholder"}
         return frozenset(
             number
             for number, node in enumerate(outputs)
             if isinstance(node, torch.fx.Node)
             and RESULT in node.meta
             and node not in kept
-            and _root(node) in roots
+            and root_of(node) in roots
         )
 
     def _used(
@@ -531,24 +538,6 @@ def _has_grad(node: torch.fx.Node) -> bool:
     return any(
         isinstance(each, Meta) and each.requires_grad for each in leaves(node.meta.get(RESULT))
     )
-
-
-def _root(node: torch.fx.Node) -> torch.fx.Node:
-    """Whose memory a result may be in."""
-    while node.op not in ("placeholder", "output"):
-        call = node.meta.get(CALL)
-        entry = None if call is None else lookup(call.function)
-        is_part = call is None and node.target is operator.getitem
-        may_share = is_part or ARGUMENT in node.meta
-        if entry is not None and entry.op.lowering in (OpKind.VIEW, OpKind.INDEX_MAP):
-            may_share = True
-        if entry is not None and entry.op.lowering is OpKind.NOTHING:
-            may_share = True
-        given = [each for each in node.all_input_nodes if RESULT in each.meta]
-        if not may_share or not given:
-            return node
-        node = given[0]
-    return node
 
 
 def _contiguous(meta: Meta) -> Meta:

@@ -16,6 +16,7 @@ import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.errors import AnyshapeError
+from anyshape.graph.checkpoint_regions import mark_behind
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import RecordedTerms
 from anyshape.ops.autocast_casts import Autocast, CastsInside, autocast_casts
@@ -76,7 +77,9 @@ class _Explicit:
                     self._modes.append(None)
                 elif node.target is leave_mode:
                     self._modes.pop()
+                last = self._graph._root.prev
                 self._mapped[node] = self._node(node)
+                mark_behind(last, node)
         return self._graph
 
     @property

@@ -19,7 +19,7 @@ from anyshape.graph.aliasing import (
     is_size,
     several,
 )
-from anyshape.graph.autograd_step import STEPS
+from anyshape.graph.autograd_step import Step
 from anyshape.graph.mutation import Mutation
 from anyshape.graph.plan import (
     BufferDecl,
@@ -160,7 +160,7 @@ class Calling(Mutation):
         if CALL in node.meta:
             in_place |= works_in_place(node.meta[CALL].function, args, kwargs)
         # Operators with graphs change nothing, and give tensors of their own; so do gradients.
-        own = region_of(node.target) is not None or isinstance(node.target, STEPS)
+        own = region_of(node.target) is not None or isinstance(node.target, Step)
         handles = handles_in((args, kwargs))
         written: Sequence[TensorView] = ()
         if not own and (entry is None or may_write(entry, node)):

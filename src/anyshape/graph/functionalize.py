@@ -18,6 +18,7 @@ import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import Source, is_part, result_of, source_of
+from anyshape.graph.checkpoint_regions import mark_behind
 from anyshape.graph.plan import Unlowerable, paired_tree
 from anyshape.graph.term_graph import Number, RecordedTerms
 from anyshape.graph.training_decompositions import part_of
@@ -80,7 +81,9 @@ class _Functionalize:
             return FunctionalGraph(self._old)
         for node in self._old.nodes:
             if node.op != "output":
+                last = self._graph._root.prev
                 self._node(node)
+                mark_behind(last, node)
         inputs = [node for node in self._old.nodes if node.op == "placeholder"]
         epilogue = self._output(inputs)
         symbols = self._terms.symbols_as_inputs(frozenset(self._mapped.values()))

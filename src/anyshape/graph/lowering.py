@@ -16,7 +16,7 @@ import torch.fx
 from anyshape.graph.alias_analysis import Sharing
 from anyshape.graph.aliasing import Storage, TensorView, handles_in, values_in
 from anyshape.graph.autograd import Settling, refuse_recorded
-from anyshape.graph.autograd_step import STEPS
+from anyshape.graph.autograd_step import Step
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
 from anyshape.graph.local_order import in_local_order
@@ -150,8 +150,8 @@ class Lowering(Settling):
         self._materialize_if_shared(node)
 
     def _by_row(self, entry: OpMatch | None, args: Any, kwargs: dict[str, object]) -> object:
-        if self._node is not None and isinstance(self._node.target, STEPS):
-            raise NotLowered("autograd does it")
+        if self._node is not None and isinstance(self._node.target, Step):
+            raise NotLowered("it is a step in Python")
         if entry is None:
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:

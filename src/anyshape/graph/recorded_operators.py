@@ -11,7 +11,8 @@ import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import is_part
-from anyshape.graph.autograd_step import STEPS, RecordedOperator, placed
+from anyshape.graph.autograd_step import RecordedOperator, Step, placed
+from anyshape.graph.checkpoint_regions import Redrawn
 from anyshape.graph.plan import Unlowerable
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
@@ -76,7 +77,7 @@ def as_recorded(
 def is_by_torch(node: torch.fx.Node) -> bool:
     """Whether native code has nothing to do for a node: no tensor is computed of another one."""
     call = node.meta.get(CALL)
-    if call is None or isinstance(call.function, STEPS):
+    if call is None or isinstance(call.function, Step):
         return True
     entry = lookup(call.function)
     is_view = entry is not None and entry.op.lowering in _MAY_SHARE
@@ -112,6 +113,8 @@ def draws(node: torch.fx.Node, call: RecordedCall) -> bool:
     """Whether an operator draws random numbers, with its arguments."""
     if isinstance(call.function, RecordedOperator):
         return call.function.may_draw
+    if isinstance(call.function, Redrawn):
+        return True
     if not may_draw(call.function) or ARGUMENT in node.meta:
         return False
     entry = lookup(call.function)

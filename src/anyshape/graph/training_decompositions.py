@@ -11,13 +11,17 @@ import torch.fx
 
 from anyshape.graph.alias_analysis import is_part
 from anyshape.graph.attention_logsumexp import with_dropout, with_logsumexp
+from anyshape.graph.autograd_step import Step
 from anyshape.graph.batch_norm_statistics import with_statistics
+from anyshape.graph.checkpoint_regions import mark_behind, redrawn
 from anyshape.graph.dropout_noise import as_noise
 from anyshape.graph.kept_places import with_places
 from anyshape.graph.operator_parts import as_parts
-from anyshape.graph.recorded_operators import as_recorded
+from anyshape.graph.plan import leaves
+from anyshape.graph.recorded_operators import as_recorded, draws
 from anyshape.graph.term_graph import RecordedTerms, TermGraph
-from anyshape.ops.node_meta import RESULT, SYMBOL, UNRECORDED
+from anyshape.ops.meta import Meta
+from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, UNRECORDED
 from anyshape.symbolic import Facts, Symbol
 
 Mapped = dict[torch.fx.Node, torch.fx.Node]
@@ -57,16 +61,31 @@ def decomposed(graph: torch.fx.Graph, facts: Facts) -> Decomposed:
             whole, place = part_of(node)
             mapped[node] = several[whole][place]
             continue
+        last = made._root.prev
         with torch.set_grad_enabled(UNRECORDED not in node.meta):
             found = (each(node, terms, mapped) for each in DECOMPOSITIONS)
             own = next((each for each in found if each is not None), None)
         if isinstance(own, tuple):
             several[node] = own
+        else:
+            mapped[node] = _copied(made, node, mapped) if own is None else own
+        for each in mark_behind(last, node):
+            if _is_drawn(each):
+                redrawn(each)
+        if node not in mapped:
             continue
-        mapped[node] = _copied(made, node, mapped) if own is None else own
         if SYMBOL in node.meta:
             terms.symbols[node.meta[SYMBOL]] = mapped[node]
     return Decomposed(made, mapped, terms.symbols_as_inputs(frozenset(mapped.values())))
+
+
+def _is_drawn(node: torch.fx.Node) -> bool:
+    """Whether random numbers are drawn, and are all that there is to know of the result."""
+    call, results = node.meta.get(CALL), node.meta.get(RESULT)
+    if call is None or isinstance(call.function, Step) or not draws(node, call):
+        return False
+    metas = list(leaves(results))
+    return bool(metas) and all(isinstance(e, Meta) and not e.requires_grad for e in metas)
 
 
 def _copied(made: torch.fx.Graph, node: torch.fx.Node, mapped: Mapped) -> torch.fx.Node:

@@ -25,6 +25,8 @@ UNRECORDED: Final = "unrecorded"
 PARAMETER: Final = "parameter"
 #: set on a copy that is made to be written to: only what it is after that is ever read
 WRITTEN: Final = "written"
+#: of a node in a call of `torch.utils.checkpoint`: an object that stands for that call
+CHECKPOINT: Final = "checkpoint"
 #: and `torch.fx.GraphModule.meta`
 FACTS: Final = "facts"
 #: facts about data that the graph relies on: not known before it runs

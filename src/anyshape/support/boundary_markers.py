@@ -111,11 +111,24 @@ def why_disabled(function: Any) -> str | None:
     return None
 
 
-def traceable_behind(function: Any) -> Callable[..., Any] | None:
-    """What is to be traced in the place of a function that is disabled for the sake of another
-    compiler alone."""
+def traceable_behind(function: Any) -> Any:
+    """What is to be traced in the place of a function that another compiler has compiled, or that
+    is disabled for its sake alone; None if there is nothing of the kind."""
     held = getattr(function, "__dict__", None) or {}
+    if isinstance(function, torch.nn.Module):
+        is_compiled = _is_of_dynamo(type(function).__module__)
+        return held["_modules"].get("_orig_mod") if is_compiled else None
     said = held.get("_torchdynamo_disable_msg")
-    if isinstance(said, str) and _LIMITS.fullmatch(said):
-        return held.get("_torchdynamo_orig_callable")
-    return None
+    is_limit = isinstance(said, str) and _LIMITS.fullmatch(said)
+    # What wraps such a function has its attributes, too.
+    names = getattr(function, "__globals__", {})
+    wraps = not held.get(MARKS[1]) and _is_of_dynamo(names.get("__name__"))
+    if not is_limit and not wraps:
+        return None
+    # An object that is called is in a function of its own first.
+    is_object = function.__code__.co_qualname.startswith("wrap_inline.")
+    return held.get("__wrapped__" if is_object else "_torchdynamo_orig_callable")
+
+
+def _is_of_dynamo(module: object) -> bool:
+    return isinstance(module, str) and module.startswith("torch._dynamo.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
@@ -29,6 +29,33 @@ from anyshape.symbolic import Size, eq, ge
 
 #: A part of the program, called with tensors: its result.
 Part = Callable[..., Any]
+
+
+class Stretch:
+    """What a part of the program adds to the graph at hand while it is called."""
+
+    def __init__(self, hooks: Hooks, what: str, part: Part, given: Sequence[object]) -> None:
+        recorder = hooks.recorder
+        segment, changes = recorder.segment, recorder.changes
+        self._graph = segment.graph
+        self._last = segment.graph._root.prev
+        changed, changes.any = changes.any, False
+        try:
+            self.result = part(*given)
+        finally:
+            #: whether it wrote to a tensor
+            self.writes = changes.any
+            changes.any = changed or changes.any
+        #: why the graph cannot be told apart from what is around it, if so
+        self.why = None
+        if hooks.tracer.active and recorder.segment is not segment:
+            self.why = f"the way on depends on data inside of {what}"
+
+    def nodes(self) -> Iterator[torch.fx.Node]:
+        node = self._last.next
+        while node is not self._graph._root:
+            yield node
+            node = node.next
 
 
 class Branch:
@@ -52,24 +79,22 @@ class Branch:
         """Call a part of the program. What is recorded meanwhile becomes the graph, which takes
         `carried` first."""
         recorder = self._recorder
-        segment, changes = recorder.segment, recorder.changes
+        segment = recorder.segment
         before = set(recorder._known)
         numbers, expected = len(segment.numbers), len(segment.expectations)
-        last = segment.graph._root.prev
         random = _random_state()
-        changed, changes.any = changes.any, False
-        self.result = part(*given)
+        stretch = Stretch(self._hooks, self._what, part, given)
+        self.result = stretch.result
         self.returns(self.result)
         if not self._hooks.tracer.active:
             return
-        in_place, changes.any = changes.any, changed or changes.any
-        if recorder.segment is not segment:
-            raise AbortCapture(f"the way on depends on data inside of {self._what}")
-        if in_place or _random_state() != random:
+        if stretch.why is not None:
+            raise AbortCapture(stretch.why)
+        if stretch.writes or _random_state() != random:
             raise AbortCapture(f"{self._what} changes a tensor, or draws random numbers")
         if numbers != len(segment.numbers) or expected != len(segment.expectations):
             raise AbortCapture(f"{self._what} has sizes or numbers that depend on data")
-        self._extract(last, before, carried)
+        self._extract(list(stretch.nodes()), before, carried)
 
     def returns(self, result: object) -> None:
         """What the branch returns: its own, and contiguous, so that all branches are alike."""
@@ -82,7 +107,10 @@ class Branch:
             self.metas = [self._recorder.meta(each) for each in self.outputs]
 
     def _extract(
-        self, last: torch.fx.Node, before: set[int], carried: Sequence[torch.fx.Node]
+        self,
+        nodes: Sequence[torch.fx.Node],
+        before: set[int],
+        carried: Sequence[torch.fx.Node],
     ) -> None:
         recorder, graph = self._recorder, self._recorder.graph
         # Sizes, and items of earlier results, may be used again outside.
@@ -93,12 +121,7 @@ class Branch:
             for each in before
             if each in recorder._known and type(recorder._known[each].node) is torch.fx.Node
         }
-        inside: list[torch.fx.Node] = []
-        node = last.next
-        while node is not graph._root:
-            if node.op != "placeholder" and node not in shared and node.args is not None:
-                inside.append(node)
-            node = node.next
+        inside = [node for node in nodes if node.op != "placeholder" and node not in shared]
         made = BoundGraph()
         copies: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in carried:
@@ -213,7 +236,7 @@ def _stacked(metas: Sequence[Meta], length: Size, values: Sequence[torch.Tensor]
 # -- values of nodes in this run -------------------------------------------------------------------
 
 
-def _values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[object]:
+def values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[object]:
     recorder = hooks.recorder
     found: dict[Any, Any] = {node: example for node, _, example in recorder.segment.inputs}
     for known in list(recorder._known.values()):
@@ -303,7 +326,7 @@ def _run(
     """A loop as a node of the graph, and what it gives in this run: copies, since a loop may give
     back what it was given."""
     made = region(kind, tuple(part.graph for part in parts))
-    more = [_values_of(hooks, part.inputs) for part in parts]
+    more = [values_of(hooks, part.inputs) for part in parts]
     with torch._C.DisableTorchFunction():
         values = [each.clone() for each in made(*(tensors for tensors, _ in given), *more)]
     nodes = [*(nodes for _, nodes in given), *(part.inputs for part in parts)]

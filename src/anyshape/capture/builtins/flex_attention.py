@@ -7,9 +7,9 @@ is looked at in what was recorded. Whatever else they do is left to torch's own 
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial, reduce
 from typing import Any, Final
 
 import torch
@@ -17,7 +17,9 @@ import torch.fx
 from torch.nn.attention import flex_attention as flex
 
 from anyshape.capture.abort import AbortCapture
+from anyshape.capture.builtins.control_flow import Stretch
 from anyshape.capture.builtins.model import Hooks, Models
+from anyshape.ops.effects import may_draw
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL
 from anyshape.ops.op import OpKind
@@ -42,36 +44,29 @@ class _Positions:
     def __call__(self, function: Any, *scores: torch.Tensor) -> torch.Tensor:
         hooks, name = self._hooks, getattr(function, "__name__", "a function")
         recorder = hooks.recorder
-        segment, changes = recorder.segment, recorder.changes
-        last = segment.graph._root.prev
         given = (*scores, *self.indices)
-        changed, changes.any = changes.any, False
         try:
-            result = hooks.call(function, *given)
+            stretch = Stretch(hooks, f"`{name}`", partial(hooks.call, function), given)
         except Exception as error:
             # It may be for single positions alone.
             raise AbortCapture(f"flex_attention cannot follow `{name}`: {error}") from None
-        in_place, changes.any = changes.any, changed or changes.any
-        if not hooks.tracer.active or recorder.segment is not segment:
+        result = stretch.result
+        if not hooks.tracer.active or stretch.why is not None:
             raise AbortCapture(f"flex_attention cannot follow `{name}`")
-        if in_place or not isinstance(result, torch.Tensor):
+        if stretch.writes or not isinstance(result, torch.Tensor):
             raise AbortCapture(f"`{name}` of flex_attention writes, or gives no tensor")
         mapped = {recorder.node(each) for each in given}
         with torch._C.DisableTorchFunction():
-            for node in _behind(segment.graph, last):
+            for node in stretch.nodes():
+                call = node.meta.get(CALL)
+                if call is not None and may_draw(call.function):
+                    raise AbortCapture(f"`{name}` of flex_attention draws random numbers")
                 if mapped.intersection(node.all_input_nodes):
                     _check(node, mapped, name)
                     mapped.add(node)
         if recorder.node(result) not in mapped and recorder.meta(result).rank:
             raise AbortCapture(f"`{name}` of flex_attention gives a tensor of its own")
         return result
-
-
-def _behind(graph: torch.fx.Graph, last: torch.fx.Node) -> Iterator[torch.fx.Node]:
-    node = last.next
-    while node is not graph._root:
-        yield node
-        node = node.next
 
 
 def _check(node: torch.fx.Node, mapped: set[torch.fx.Node], name: str) -> None:
@@ -103,7 +98,7 @@ def _is_neutral(other: Any, mapped: list[Any]) -> bool:
     dtypes = [each.dtype for each in mapped if isinstance(each, Meta)]
     if not dtypes:
         return True
-    theirs = functools.reduce(torch.promote_types, dtypes)
+    theirs = reduce(torch.promote_types, dtypes)
     return _category(theirs) != _category(other.dtype) or (
         torch.promote_types(theirs, other.dtype) == theirs
     )
@@ -161,7 +156,9 @@ def _flex_attention(
     scores = call(torch.mul, scores, scale)
     positions = _Positions(hooks, sizes, query.device)
     if score_mod is not None:
-        scores = call(torch.Tensor.to, positions(score_mod, scores), dtype)
+        scores = positions(score_mod, scores)
+        if scores.dtype != dtype:
+            raise AbortCapture(f"flex_attention with scores of {scores.dtype}")
     if block_mask is not None:
         mask = positions(hooks.attribute(block_mask, "mask_mod"))
         scores = call(torch.where, mask, scores, -math.inf)
@@ -244,10 +241,15 @@ def _create_mask(
     return hooks.call(torch.Tensor.expand, found, *sizes)
 
 
-def _ordered_to_dense(hooks: Hooks, counts: Any, columns: Any, num_cols: Any) -> object:
-    """Ones where a row has a block: the first `counts` of its columns."""
+def _ordered_to_dense(
+    hooks: Hooks, num_blocks_in_row: Any, col_indices: Any, num_cols: Any = None
+) -> object:
+    """Ones where a row has a block: the first so many of its columns."""
     call, item = hooks.call, hooks.item
+    counts, columns = num_blocks_in_row, col_indices
     last = call(torch.Tensor.size, columns, -1)
+    if num_cols is None:  # before torch 2.12
+        num_cols = last
     order = call(torch.arange, last, dtype=torch.int32, device=counts.device)
     is_there = hooks.compare("lt", order, call(torch.unsqueeze, counts, -1))
     # Those that are not there are put behind the end.

@@ -16,9 +16,12 @@ from anyshape.capture.builtins import (
     effects,
     flex_attention,
     foreach,
+    function_transforms,
+    gradient_checkpoints,
     iteration,
     numbers,
     objects,
+    other_compilers,
     process_queries,
     random_state,
     signatures,
@@ -85,8 +88,9 @@ _OPERATORS: Final[Models] = {
 _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
-    *(flex_attention, triton_kernels),
+    *(flex_attention, triton_kernels, function_transforms, gradient_checkpoints, other_compilers),
 )
+
 
 #: A model answers as the function does, through hooks, so that what it looks at is seen. Not of
 #: what a library has put in a function's place.
@@ -101,6 +105,16 @@ MODELS: Final[Models] = {
 }
 
 
+#: Functions that call what they are given, through hooks, and do nothing else with it.
+CALLERS: Final = frozenset(
+    function
+    for models in (
+        *(control_flow, flex_attention, function_transforms),
+        *(gradient_checkpoints, other_compilers),
+    )
+    for function in models.MODELS
+)
+
 #: Most calls are of methods of containers and texts.
 _BOUND: Final = types.BuiltinMethodType
 OWNERS: Final = frozenset({list, dict, set, tuple, str})
@@ -108,6 +122,8 @@ OWNERS: Final = frozenset({list, dict, set, tuple, str})
 
 def call(hooks: Hooks, function: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a native function that is not a torch operation."""
+    if hooks.tracer.by_code:
+        hooks.tracer.pin((*args, *kwargs.values()))
     if type(function) is _BOUND and type(function.__self__) in OWNERS:
         return method(hooks, function, function.__self__, function.__name__, args, kwargs)
     if not _has_hash(function) or not callable(function):
@@ -158,6 +174,8 @@ def handler_of(function: object) -> Handler | None:
         return lambda hooks, function, args, kwargs: function(
             *(hooks.specialized(arg, "a version is compared") for arg in args), **kwargs
         )
+    if other_compilers.is_mark(function):
+        return lambda hooks, function, args, kwargs: None
     if process_queries.is_question(function):
         return process_queries.ask
     wrapped = getattr(function, "__wrapped__", None)

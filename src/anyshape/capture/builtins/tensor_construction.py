@@ -73,7 +73,17 @@ def _parameter(hooks: Hooks, data: object = None, requires_grad: object = True) 
 
 
 #: Methods of tensors that are another operation in the graph.
+def _require_grad(hooks: Hooks, tensor: Any, requires_grad: Any = True) -> object:
+    recorder = hooks.recorder
+    if requires_grad is True and recorder.meta(tensor).requires_grad:
+        with torch._C.DisableTorchFunction():
+            if tensor.requires_grad:
+                return tensor  # It has a gradient, and nothing happens.
+    return recorder.run(torch.Tensor.requires_grad_, (tensor, requires_grad), {})
+
+
 METHODS: Final[Models] = {
+    torch.Tensor.requires_grad_: _require_grad,
     torch.Tensor.new: _new,
     torch.Tensor.type: _type,
 }

@@ -108,14 +108,17 @@ class Callables:
             if model is None and self._hooks.grads is not None:
                 model = backward.model_of(function, args)
             if model is not None:
+                if function not in natives.CALLERS:
+                    self._pin(args, kwargs)
                 return model(self._hooks, *args, **kwargs)
             if is_operation(function):
+                self._pin(args, kwargs)
                 return self._hooks.recorder.run(function, args, kwargs)
             bound = self.watched(function)
             if bound is None:
                 behind = traceable_behind(function)
                 if behind is not None:
-                    return self.call(behind, args, kwargs)
+                    return self._compiled(function, behind, args, kwargs)
                 return natives.call(self._hooks, function, args, kwargs)
             self._bound[function] = bound
         running = self._tracer.user_frames.calls
@@ -129,6 +132,11 @@ class Callables:
         finally:
             running.pop()
 
+    def _pin(self, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Native code may tell functions apart that it is given."""
+        if self._tracer.by_code:
+            self._tracer.pin((*args, *kwargs.values()))
+
     def watched(self, function: types.FunctionType) -> types.FunctionType | None:
         """The function with its code instrumented; None if it runs as native code."""
         code = function.__code__
@@ -141,9 +149,13 @@ class Callables:
         if not is_trusted(function.__module__):
             path = self._tracer.constant(function).attribute("__code__")
             self._tracer.guard(Kind.IDENTITY, path, code)
-        self.defaults(function)
         self._tracer.watched.append((made, function))
-        return bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
+        bound = bind(function, made, self.cell, types.CellType(FunctionFrame(function)))
+        if id(function) in self._tracer.by_code:
+            bound.__defaults__, bound.__kwdefaults__ = self._defaults_made_anew(function)
+        else:
+            self.defaults(function)
+        return bound
 
     def defaults(self, function: types.FunctionType) -> None:
         """Default values come from outside: guarded like everything else there."""
@@ -163,6 +175,27 @@ class Callables:
                     tracer.guard(Kind.EQUALS, where.item(name), value)
                 else:
                     self._default(value, where.item(name))
+
+    def _defaults_made_anew(self, function: types.FunctionType) -> Any:
+        """Default values of a function of which only the code is known."""
+        read, path = self._tracer.read, self._tracer.constant(function)
+        given: Any = function.__defaults__
+        where = path.attribute("__defaults__")
+        if given is None:
+            self._tracer.guard(Kind.EQUALS, where, None)
+        else:
+            self._tracer.guard(Kind.TYPE, where, tuple)
+            self._tracer.guard(Kind.LENGTH, where, len(given))
+            given = tuple(read(value, where.item(index)) for index, value in enumerate(given))
+        named: Any = function.__kwdefaults__
+        where = path.attribute("__kwdefaults__")
+        if named is None:
+            self._tracer.guard(Kind.EQUALS, where, None)
+        else:
+            self._tracer.guard(Kind.TYPE, where, dict)
+            self._tracer.guard(Kind.KEYS, where, tuple(named))
+            named = {name: read(value, where.item(name)) for name, value in named.items()}
+        return given, named
 
     def _default(self, value: object, path: Path) -> None:
         self._tracer.read(value, path)
@@ -199,6 +232,7 @@ class Callables:
     # -- native functions ------------------------------------------------------------------------
 
     def _native(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        self._pin(args, kwargs)
         owner = getattr(function, "__self__", None)
         # By its type: a class may have code of its own for `__class__`.
         kind = type(owner)
@@ -221,6 +255,7 @@ class Callables:
     def _descriptor(
         self, function: object, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> object:
+        self._pin(args, kwargs)
         if function is type.__call__ and args and _calls_itself(args[0]):
             return self.instance(args[0], args[1:], kwargs)
         if args and isinstance(args[0], torch.Tensor):
@@ -262,6 +297,7 @@ class Callables:
 
     def _cached(self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         """A function behind `lru_cache` promises to be a function of its arguments."""
+        self._pin(args, kwargs)
         model = natives.MODELS.get(function)
         if model is not None:
             return model(self._hooks, *args, **kwargs)
@@ -274,6 +310,13 @@ class Callables:
     ) -> object:
         kind = type(module)
         path = self._tracer.path_of(module)
+        behind = traceable_behind(module)
+        if behind is not None and not _has_hooks(module):
+            if path is not None:
+                self._without_hooks(module, path)
+                where = path.instance("_modules").item("_orig_mod")
+                behind = self._tracer.read(behind, where)
+            return self.call(behind, args, kwargs)
         own = kind.__call__
         self._hooks.attributes.class_attribute(kind, "__call__")
         replaced.note_class(torch.nn.Module, _WAY_TO_FORWARD)
@@ -282,11 +325,7 @@ class Callables:
         plain = torch.nn.Module.__dict__.get(_COMPILED) is None
         if plain and not _has_hooks(module) and not _global_hooks():
             if path is not None:
-                for name in _HOOKS:
-                    where = path.instance(name)
-                    self._tracer.guard(Kind.TYPE, where, type(module.__dict__[name]))
-                    self._tracer.guard(Kind.TRUTH, where, False, "a module without hooks")
-                self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, _COMPILED)
+                self._without_hooks(module, path)
             kind_path = self._tracer.constant(torch.nn.Module).instance(_COMPILED)
             self._tracer.guard(Kind.EQUALS, kind_path, None)
             held = self._tracer.constant(vars(_MODULES), "G['torch.nn.modules.module']")
@@ -295,6 +334,13 @@ class Callables:
             forward = self._hooks.attributes.plain(module, "forward")
             return self.call(forward, args, kwargs)
         return self.call(torch.nn.Module._wrapped_call_impl, (module, *args), kwargs)
+
+    def _without_hooks(self, module: torch.nn.Module, path: Path) -> None:
+        for name in _HOOKS:
+            where = path.instance(name)
+            self._tracer.guard(Kind.TYPE, where, type(module.__dict__[name]))
+            self._tracer.guard(Kind.TRUTH, where, False, "a module without hooks")
+        self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, _COMPILED)
 
     def _object(
         self, function: object, args: tuple[object, ...], kwargs: dict[str, object]
@@ -338,6 +384,7 @@ class Callables:
     def _class(self, kind: type, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
         model = natives.MODELS.get(kind)
         if model is not None:
+            self._pin(args, kwargs)
             return model(self._hooks, *args, **kwargs)
         if issubclass(kind, enum.Enum):
             return classes.member(self._hooks, kind, args, kwargs)

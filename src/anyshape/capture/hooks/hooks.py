@@ -107,6 +107,7 @@ class Hooks(OperatorHooks, ItemHooks):
     def load_free(self, frame: Any, name: str, value: object) -> object:
         cell = frame.cells[name]
         if self.journal.is_written(cell, "cell_contents"):
+            self.tracer.pin(frame.function)
             return self.journal.written(cell, "cell_contents")
         try:
             return self.tracer.read(value, self._cell_path(frame, name, cell))
@@ -114,7 +115,11 @@ class Hooks(OperatorHooks, ItemHooks):
             self.tracer.leave_for(left)
             return value
 
-    def _cell_path(self, frame: object, name: str, cell: object) -> Path:
+    def _cell_path(self, frame: Any, name: str, cell: object) -> Path:
+        known = self.tracer.by_code.get(id(frame.function))
+        if known is not None:
+            place = frame.function.__code__.co_freevars.index(name)
+            return known.attribute("__closure__").item(place).cell()
         return self.tracer.constant(cell, f"L[{name!r}]").cell()
 
     def store_global(self, frame: Any, name: str, value: object) -> object:
@@ -135,6 +140,7 @@ class Hooks(OperatorHooks, ItemHooks):
         cell = frame.cells[name]
         try:
             stored = self.outside.storable(value)
+            self.tracer.pin(frame.function)
             self.journal.write(cell, "cell_contents", value)
             path = self.tracer.constant(cell, f"L[{name!r}]")
             self.journal.add(Effect(Change.SET_CELL, path, name, (value,)))

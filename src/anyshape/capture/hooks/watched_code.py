@@ -40,6 +40,7 @@ _TORCH_WATCHED: Final = (
     "distributed/fsdp/",
     "distributed/optim/",
     "_functorch/functional_call.py",
+    "utils/checkpoint.py",
     "utils/_contextlib.py",
     "utils/_foreach_utils.py",
     "utils/_pytree.py",

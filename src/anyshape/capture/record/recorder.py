@@ -70,7 +70,16 @@ from anyshape.ops.effects import is_mutable, writes_untold
 from anyshape.ops.families.pinned_layout import dense_in_order
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.node_meta import ARGUMENT, CALL, NUMBER, RESULT, UNRECORDED, VERSION, RecordedCall
+from anyshape.ops.node_meta import (
+    ARGUMENT,
+    CALL,
+    CHECKPOINT,
+    NUMBER,
+    RESULT,
+    UNRECORDED,
+    VERSION,
+    RecordedCall,
+)
 from anyshape.ops.shape_query import NeedKind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq, is_data_dependent
@@ -367,6 +376,8 @@ class Recorder(Inputs):
         node.args = args
         if kwargs:
             node.kwargs = kwargs
+        if self.checkpoint is not None:
+            node.meta[CHECKPOINT] = self.checkpoint
         return node
 
     def _infer(

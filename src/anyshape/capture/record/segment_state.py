@@ -81,6 +81,8 @@ class Segments:
         #: segments that have ended
         self.segments: list[RecordedSegment] = []
         self.segment = RecordedSegment(0, self._symbol_node)
+        #: stands for the call of `torch.utils.checkpoint` that the program is in
+        self.checkpoint: Any = None
         self._known: dict[int, TracedTensor] = {}
         #: objects that the program made and operations take, by identity, with their nodes
         self._objects: dict[int, tuple[object, torch.fx.Node, RecordedSegment]] = {}

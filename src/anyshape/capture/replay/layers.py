@@ -160,7 +160,7 @@ class Layers:
         return (
             tracer.facts,
             segment,
-            (read_state(), journal.size),
+            (read_state(), journal.size, recorder.checkpoint is None),
             len(tracer.symbols),
             len(segment.expectations),
             len(segment.numbers),

@@ -16,6 +16,7 @@ from anyshape.capture.replay.layer_trace import GUARD, INPUT, OPERATE, READ, Lay
 from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Guard
 from anyshape.guards.path import Path
+from anyshape.ops.node_meta import CHECKPOINT
 from anyshape.symbolic import Expr
 
 
@@ -37,6 +38,8 @@ class Replayer:
         self._objects: list[Any] = [module]
         #: the tensors of this replay, by what was known of those of the recording
         self.tensors: dict[TracedTensor, torch.Tensor] = {}
+        #: what stands for calls of checkpoint here
+        self._checkpoints: dict[object, object] = {}
         #: those that become inputs as arguments of the operation at hand
         self._inputs: dict[TracedTensor, tuple[Input, int, object]] = {}
 
@@ -176,6 +179,10 @@ class Replayer:
             was.kind, was.target, (*node_args, *was.more), {} if was.more else node_kwargs
         )
         node.meta.update(was.meta)
+        if CHECKPOINT in was.meta:
+            # Another call of checkpoint, unless both layers are in one.
+            known = self._checkpoints.setdefault(was.meta[CHECKPOINT], object())
+            node.meta[CHECKPOINT] = recorder.checkpoint or known
         made = was.again(node)
         made.args = [self._renamed(each) for each in was.args]
         made.kwargs = {name: self._renamed(each) for name, each in was.kwargs.items()}

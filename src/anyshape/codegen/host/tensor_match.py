@@ -14,13 +14,9 @@ from __future__ import annotations
 
 from typing import Final
 
-ALIKE: Final = "anyshape_host_alike"
+from anyshape.guards.fast_path.tensor_match import HEADER, MEANT, ROW, SIZES, STRIDES
 
-#: Words of the table before the first row, and of a row; where sizes and strides begin in it.
-HEADER: Final = 8
-ROW: Final = 16
-SIZES: Final = 5
-STRIDES: Final = 10
+ALIKE: Final = "anyshape_host_alike"
 
 _HEADER_NAMES: Final = (
     *("rank", "sizes", "strides", "dtype", "keys", "autograd", "made", "requires"),
@@ -32,10 +28,6 @@ _LOADED: Final = "".join(
   %offset.{name} = load i64, ptr %at.{name}"""
     for place, name in enumerate(_HEADER_NAMES)
 )
-
-#: Bits of a word that mean something: the last of dtype and device is padding, which the library
-#: leaves as it finds it in memory.
-MEANT: Final = {"rank": -1, "dtype": 2**63 - 1, "keys": -1}
 
 #: A word of the tensor that has to be that of the row.
 _COMPARED: Final = "".join(

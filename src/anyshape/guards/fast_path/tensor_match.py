@@ -27,10 +27,11 @@ Alike = Callable[..., bool]
 
 _WORD: Final = 8
 #: Words of the table before the first row, and of a row; where sizes and strides begin in it.
-_HEADER, _ROW, _SIZES, _STRIDES = 8, 16, 5, 10
+HEADER, ROW, SIZES, STRIDES = 8, 16, 5, 10
 
-#: The last bit of the word of dtype and device is padding, which is as memory was before.
-_MEANT: Final = 2**63 - 1
+#: Bits of a word that mean something: the last of dtype and device is padding, which the library
+#: leaves as it finds it in memory.
+MEANT: Final = {"rank": -1, "dtype": 2**63 - 1, "keys": -1}
 
 _MOST_LEARNT: Final = 32
 
@@ -44,7 +45,7 @@ class TensorMatch:
         places = (layout.rank, layout.sizes, layout.strides, layout.dtype_and_device, layout.keys)
         words = [*places, AUTOGRAD, MADE_BY, layout.requires_grad]
         self._table = array("q", [_WORD * word for word in words])
-        self._table.extend([0] * (_ROW * count))  # No type is at address 0: nothing is alike.
+        self._table.extend([0] * (ROW * count))  # No type is at address 0: nothing is alike.
         #: what generated code calls `alike` with
         self.address: Final = self._table.buffer_info()[0]
         self.alike: Final = alike
@@ -57,9 +58,9 @@ class TensorMatch:
             return  # Their words differ in what guards do not ask for.
         rows = [row for tensor in tensors if (row := self._row(tensor)) is not None]
         if len(rows) < len(tensors):
-            self._table[_HEADER] = 0
+            self._table[HEADER] = 0
             return
-        self._table[_HEADER:] = array("q", [word for row in rows for word in row])
+        self._table[HEADER:] = array("q", [word for row in rows for word in row])
 
     def _row(self, tensor: Any) -> list[int] | None:
         if self._memory(tensor) is None:
@@ -71,10 +72,10 @@ class TensorMatch:
         )
         sizes, strides = list(tensor.shape), list(tensor.stride())
         rank = len(sizes)
-        row = [id(kind), rank, dtype & _MEANT, _signed(keys), int(tensor.requires_grad)]
-        room = [0] * (_STRIDES - _SIZES - rank)
+        row = [id(kind), rank, dtype & MEANT["dtype"], _signed(keys), int(tensor.requires_grad)]
+        room = [0] * (STRIDES - SIZES - rank)
         row += [*sizes, *room, *strides, *room]
-        return row + [0] * (_ROW - len(row))
+        return row + [0] * (ROW - len(row))
 
 
 def _signed(word: int) -> int:
