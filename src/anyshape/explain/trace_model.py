@@ -233,6 +233,8 @@ class Process:
     folder: str
     started: float
     versions: Mapping[str, str]
+    #: which of the folders that are compared it is in; empty where there is one
+    run: str = ""
     functions: list[TracedFunction] = field(default_factory=list[TracedFunction])
     #: lines of the program by file and number
     sources: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
@@ -245,11 +247,21 @@ class Process:
 
 def read_trace(folder: Path) -> tuple[list[Process], list[str]]:
     """The processes of a trace, and what could not be read of it."""
-    files, problems = read_folder(folder)
-    return [process_of(file, position) for position, file in enumerate(files)], problems
+    return read_traces({"": folder})
 
 
-def process_of(file: EventsFile, position: int = 0) -> Process:
+def read_traces(folders: Mapping[str, Path]) -> tuple[list[Process], list[str]]:
+    """The same of several runs, by name."""
+    processes: list[Process] = []
+    problems: list[str] = []
+    for run, folder in folders.items():
+        files, unread = read_folder(folder)
+        problems += [f"{run}: {text}" if run else text for text in unread]
+        processes += [process_of(each, n, run) for n, each in enumerate(files, len(processes))]
+    return processes, problems
+
+
+def process_of(file: EventsFile, position: int = 0, run: str = "") -> Process:
     header = file.header
     process = Process(
         key=f"p{position}",
@@ -261,6 +273,7 @@ def process_of(file: EventsFile, position: int = 0) -> Process:
         folder=text(header.get("folder")),
         started=seconds(header.get("time")),
         versions={name: text(header.get(name)) for name in ("torch", "python")},
+        run=run,
         problems=list(file.problems),
     )
     building = _Building(process)

@@ -51,8 +51,10 @@ function clip(text, most = 90) {
 }
 
 function processName(process) {
-  if (process.rank !== null) return `rank ${process.rank}`;
-  return DATA.processes.length > 1 ? `process ${process.pid}` : process.command || `process ${process.pid}`;
+  const run = process.run ? `${process.run} ` : "";
+  if (process.rank !== null) return `${run}rank ${process.rank}`;
+  if (process.run && DATA.processes.filter((each) => each.run === process.run).length === 1) return process.run;
+  return run + (DATA.processes.length > 1 ? `process ${process.pid}` : process.command || `process ${process.pid}`);
 }
 
 const functionName = (f) => f.name || `function ${f.number}`;

@@ -59,7 +59,7 @@ function stageTable(stages) {
 function drawProcesses() {
   const shown = DATA.processes.slice(0, 16);
   const rows = shown.map((p) => h("span.process", { title: `${p.file}\n${p.folder}` }, h("b", processName(p)), DATA.processes.length > 1 ? h("code", clip(p.command, 50)) : null, h("span.dim", `${day(p.started)} · torch ${p.versions.torch} · Python ${p.versions.python} · ${p.host}`)));
-  return h("div.processes", rows, DATA.processes.length > shown.length ? h("span.dim", `and ${DATA.processes.length - shown.length} more`) : null, DATA.ranks.length > 1 ? h("p.note", `The folder has traces of ${DATA.ranks.length} runs. They are shown side by side, and none is compared with another.`) : null);
+  return h("div.processes", rows, DATA.processes.length > shown.length ? h("span.dim", `and ${DATA.processes.length - shown.length} more`) : null, DATA.runs ? h("p.note", `The traces are of ${DATA.runs.sides.length} runs. `, h("a", { href: href("runs") }, "Compare the runs")) : null);
 }
 
 function drawProblems() {
