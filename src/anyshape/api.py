@@ -46,7 +46,7 @@ from anyshape.dispatch.compiled_function import FALLBACK_ERRORS, StaleSignature,
 from anyshape.dispatch.entry import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, NotCallable
 from anyshape.events import trace
-from anyshape.events.kinds import RunCount
+from anyshape.events.kinds import CallCounts, ProgramEnded, RunCount
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import stream
 from anyshape.explain.explanation import Explanation
@@ -524,6 +524,30 @@ def emit_run_counts() -> None:
     for function in list(_compiled):
         for entry in function.entries:
             stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
+    for event in call_counts():
+        stream.emit(event)
+    stream.emit(ProgramEnded())
+
+
+#: by the number of the function: hits and eager calls as they were told last
+_told_counts: dict[int, tuple[int, int]] = {}
+
+
+def call_counts() -> list[CallCounts]:
+    """Of functions that were called since this was asked last. Any thread may ask."""
+    found: list[CallCounts] = []
+    try:
+        functions = [each for outermost in list(_compiled) for each in outermost.with_parts()]
+    except RuntimeError:  # one is being added: next time
+        return found
+    for function in functions:
+        counts, target = function.counts, function.target
+        now = sum(counter[0] for counter in list(counts.hits)), counts.eager_calls
+        if now != _told_counts.get(function.frame_id, (0, 0)):
+            _told_counts[function.frame_id] = now
+            place = target.name, target.file, target.line
+            found.append(CallCounts(*place, *now, compile_id=str(function.frame_id)))
+    return found
 
 
 _told_of: set[str] = set()
@@ -535,7 +559,8 @@ def tell_as_the_environment_says() -> None:
     set_logs_from_environment()
     folder = os.environ.get(trace.VARIABLE)
     if folder and not _told_of:
-        trace.start_trace(folder, _rank, {"torch": torch.__version__})
+        versions = {"torch": torch.__version__}
+        trace.start_trace(folder, _rank, versions, now_and_then=call_counts)
         _told_of.add("trace")
         # Before the trace is closed: what is registered last runs first.
         atexit.register(emit_run_counts)

@@ -137,7 +137,7 @@ def _tally(function: TracedFunction) -> Tally:
         breaks=sum(len(attempt.all(kinds.GraphBreak)) for attempt in attempts),
         stopped=sum(attempt.status in ("eager", "failed") for attempt in attempts),
         seconds=sum(attempt.seconds for attempt in attempts),
-        hits=sum(entry.hits for entry in function.entries),
+        hits=function.hits,
     )
 
 

@@ -6,10 +6,13 @@ function viewOverview() {
   const sum = (name) => functions.reduce((total, f) => total + sumsOf(f)[name], 0);
   const hits = sum("hits");
   const compiles = sum("compiles");
+  const eager = sum("eager_calls");
+  const calls = compiles + hits + eager;
   const saves = DATA.advice.reduce((total, each) => total + (each.saves || 0), 0);
   const tiles = [
     [compiles, "compiles", `${number(sum("recompiles"))} because no entry fitted`, sum("recompiles") ? "warn" : "good"],
-    [hits, "calls served", compiles + hits ? `${((100 * hits) / (compiles + hits)).toFixed(hits && compiles / hits < 0.01 ? 2 : 0)}% of all calls seen` : "", ""],
+    [hits, "calls served", calls ? `${((100 * hits) / calls).toFixed(hits && (calls - hits) / hits < 0.01 ? 2 : 0)}% of all calls seen` : "", ""],
+    ...(eager ? [[eager, "eager calls", "ran as plain Python", "warn"]] : []),
     [duration(sum("seconds")), "spent compiling", plural(sum("graphs"), "graph"), ""],
     [sum("breaks"), "graph breaks", "ways that depend on data", sum("breaks") ? "warn" : ""],
     [standing.length, "not compiled whole", standing.length ? Object.entries(STANDINGS).map(([kind, [text]]) => [standing.filter((f) => standingOf(f) === kind).length, text]).filter(([count]) => count).map(([count, text]) => `${number(count)} ${text}`).join(", ") : "every function is", standing.length ? "warn" : "good"],
