@@ -12,8 +12,10 @@ from pathlib import Path
 
 from PIL import Image
 
+from anyshape.cli import main as command_line
 from scripts.report_screenshots import report_of
 from tests.slow.browser import SIZES, Browser, served, start_browser
+from tests.slow.test_report_compared import launch
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "screenshots"
@@ -25,6 +27,7 @@ def main() -> None:
         folder = Path(name)
         site = build_site(folder / "site")
         report = report_of("specialised", folder / "report")
+        compared = compared_report(folder)
         browsers = start_browser(folder / "chromium")
         browser = next(browsers)
         with served(site) as server:
@@ -33,6 +36,8 @@ def main() -> None:
                 "guide": (f"{server}/guide.html", ""),
                 "report": (report, "/function/p0-f0/tree"),
                 "overview": (report, "/overview"),
+                "ranks": (compared, "/ranks"),
+                "runs": (compared, "/runs"),
             }
             for size, (width, height) in SIZES.items():
                 browser.resize(width, height)
@@ -41,6 +46,15 @@ def main() -> None:
                     browser.open(place, address)
                     save(browser, FOLDER / f"{page}_{size}.png")
         browsers.close()
+
+
+def compared_report(folder: Path) -> Path:
+    """Two runs of two ranks."""
+    runs = [folder / "before", folder / "after"]
+    for edited, run in enumerate(runs):
+        launch(run, bool(edited))
+    assert command_line(["report", *map(str, runs)]) == 0
+    return runs[-1] / "compared.html"
 
 
 def build_site(folder: Path) -> Path:

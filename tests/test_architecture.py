@@ -101,6 +101,7 @@ LAZY_IMPORTS = {
     ("anyshape.explain.report.page.html", "markupsafe"): "it comes with jinja2",
     ("anyshape.events.progress", "rich"): "optional: only for compiles that take long",
     ("anyshape.cli.advice_text", "rich"): "optional: only for those who look at a terminal",
+    ("anyshape.cli.watch", "rich"): "optional: only for those who look at a terminal",
     ("anyshape.export.onnx.writer", "onnx"): "optional: only for those who ask for it",
     ("anyshape.export.tensors_file", "safetensors.torch"): "only for those who save and load",
 }

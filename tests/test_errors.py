@@ -30,17 +30,20 @@ EXAMPLES: list[AnyshapeError] = [
     ),
     errors.RecompileError(function="f", reasons=["tensor 'x' size mismatch"]),
     errors.NotCallable(value=3),
+    errors.ClassGiven(cls="Model"),
     errors.UnknownArgument(
         function="compile", argument="dynamci", known=("function", "dynamic", "fullgraph")
     ),
     errors.BadOption(option="backend", value="cuda", accepted='"native" or "eager"'),
     errors.BadShapeSpec(place="shapes['x'][0]", found="3.5", expected="a size"),
     errors.ShapeContractViolation(
-        function="f", problems=["x.shape[0] is 5, where batch is in [0, 4]"], values=["batch=5"]
+        function="f", problems=["x.shape[0] is 5, where batch <= 4 is declared"], values=["batch=5"]
     ),
     errors.ConstraintViolation(function="f", violations=["`batch < 11` is needed, at f.py:3"]),
     errors.CannotExport(function="f", reason="it sets `self.count`", hints=["return it instead"]),
-    errors.ExportInputError(function="f", problems=["x.shape[0] is 7, where batch is in [0, 4]"]),
+    errors.ExportInputError(
+        function="f", problems=["x.shape[0] is 7, where batch <= 4 is expected"]
+    ),
     errors.ExportCheckFailed(condition="u0 <= 4", reason="torch._check at f.py:3"),
     errors.BadPackage(file="f.zip", found="it ends too early", expected="a zip file"),
     errors.VerificationError(

@@ -44,9 +44,9 @@ from anyshape.dispatch.call_log import emit_all
 from anyshape.dispatch.callable_target import module_target, target_of
 from anyshape.dispatch.compiled_function import FALLBACK_ERRORS, StaleSignature, without_frames
 from anyshape.dispatch.entry import Backend, Counts, Entry, Options, all_counts
-from anyshape.errors import BadOption, NotCallable
+from anyshape.errors import BadOption, ClassGiven, NotCallable
 from anyshape.events import trace
-from anyshape.events.kinds import RunCount
+from anyshape.events.kinds import CallCounts, ProgramEnded, RunCount
 from anyshape.events.settings import set_logs, set_logs_from_environment
 from anyshape.events.stream import stream
 from anyshape.explain.explanation import Explanation
@@ -84,6 +84,8 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
 M = TypeVar("M", bound=torch.nn.Module)
+T_in = TypeVar("T_in", contravariant=True)
+M_in = TypeVar("M_in", bound=torch.nn.Module, contravariant=True)
 
 _compiled: weakref.WeakSet[FunctionCompiler] = weakref.WeakSet()
 
@@ -166,6 +168,19 @@ def _call_first(
         compiled(*args, **(kwargs | ({"verbose": True} if verbose and "verbose" in own else {})))
 
 
+class _ModuleMethod(Protocol[M_in, P, R_co]):
+    """`def forward(self, x)` of a module, which type checkers want to stay a method. Its first
+    parameter is called `self`: `def loss(model, x)` is none."""
+
+    def __call__(_self, self: M_in, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class _ClassMethod(Protocol[T_in, P, R_co]):
+    """`def make(cls, x)`, below a `@classmethod`."""
+
+    def __call__(_self, cls: type[T_in], *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
 class CompiledMethod(Protocol[P, R_co]):
     """A compiled method of an instance: `instance.method`, for type checkers."""
 
@@ -218,6 +233,8 @@ class Compiled(Generic[P, R]):
     def __get__(
         self: Compiled[Concatenate[S, Q], R], instance: S, owner: type | None = None
     ) -> CompiledMethod[Q, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Self: ...  # a static method
     def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else types.MethodType(self, instance)
 
@@ -254,6 +271,14 @@ class _Decorator(Protocol):
     @overload
     def __call__(self, function: M, /) -> M: ...
     @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] a method is a callable, too
+        self, function: _ModuleMethod[M, P, R], /
+    ) -> Callable[Concatenate[M, P], R]: ...
+    @overload
+    def __call__(
+        self, function: _ClassMethod[S, P, R], /
+    ) -> Callable[Concatenate[type[S], P], R]: ...
+    @overload
     def __call__(self, function: Callable[P, R], /) -> Compiled[P, R]: ...
 
 
@@ -268,6 +293,14 @@ class _MaybeDecorator(Protocol):
 
 @overload
 def compile(function: M, *, disable: bool = False, **options: Unpack[CompileOptions]) -> M: ...
+@overload
+def compile(  # pyright: ignore[reportOverlappingOverload] a method is a callable, too
+    function: _ModuleMethod[M, P, R], *, disable: bool = False, **options: Unpack[CompileOptions]
+) -> Callable[Concatenate[M, P], R]: ...
+@overload
+def compile(
+    function: _ClassMethod[S, P, R], *, disable: bool = False, **options: Unpack[CompileOptions]
+) -> Callable[Concatenate[type[S], P], R]: ...
 @overload
 def compile(
     function: Callable[P, R],
@@ -342,11 +375,12 @@ def compile(
     config.check_environment()
     for option, value in (("fullgraph", fullgraph), ("disable", disable)):
         if not isinstance(value, bool):
-            raise BadOption(option=option, value=repr(value), accepted="True or False")
+            raise BadOption(option=option, value=repr(value), accepted="it takes True or False")
     if not isinstance(name, str | None):
-        raise BadOption(option="name", value=repr(name), accepted="a text, or None")
+        raise BadOption(option="name", value=repr(name), accepted="it takes a text, or None")
     if dynamic not in (None, True, False):
-        raise BadOption(option="dynamic", value=repr(dynamic), accepted="None, True or False")
+        accepted = "it takes None, True or False"
+        raise BadOption(option="dynamic", value=repr(dynamic), accepted=accepted)
     if callable(backend):
         check_choice(mode, options)
         backend = given_tuning(backend, mode, options)
@@ -354,6 +388,9 @@ def compile(
         check_tuning(mode, options)
     if disable:
         return _as_it_is if function is None else function
+    if shapes is not None and dynamic is False:
+        why = "shapes= says which sizes change, and dynamic=False compiles for each size on its own"
+        raise BadOption(option="dynamic", value=repr(dynamic), accepted=why)
     # An error in a spec points at the line that has it, not at the function below.
     said = cast("_Said", shapes if shapes in (None, "annotations") else Shapes.of(shapes))
     runs = backend_of(backend, mode, options)
@@ -375,6 +412,8 @@ def _compile(
     name: str | None,
     function: Callable[..., object],
 ) -> Callable[..., object]:
+    if isinstance(function, type) and issubclass(function, torch.nn.Module):
+        raise ClassGiven(cls=function.__qualname__)
     if not callable(function):
         raise NotCallable(value=function)
     if isinstance(function, Compiled | CompiledModule):
@@ -523,6 +562,30 @@ def emit_run_counts() -> None:
     for function in list(_compiled):
         for entry in function.entries:
             stream.emit(RunCount(function.target.name, entry.hits, compile_id=entry.id))
+    for event in call_counts():
+        stream.emit(event)
+    stream.emit(ProgramEnded())
+
+
+#: by the number of the function: hits and eager calls as they were told last
+_told_counts: dict[int, tuple[int, int]] = {}
+
+
+def call_counts() -> list[CallCounts]:
+    """Of functions that were called since this was asked last. Any thread may ask."""
+    found: list[CallCounts] = []
+    try:
+        functions = [each for outermost in list(_compiled) for each in outermost.with_parts()]
+    except RuntimeError:  # one is being added: next time
+        return found
+    for function in functions:
+        counts, target = function.counts, function.target
+        now = sum(counter[0] for counter in list(counts.hits)), counts.eager_calls
+        if now != _told_counts.get(function.frame_id, (0, 0)):
+            _told_counts[function.frame_id] = now
+            place = target.name, target.file, target.line
+            found.append(CallCounts(*place, *now, compile_id=str(function.frame_id)))
+    return found
 
 
 _told_of: set[str] = set()
@@ -534,7 +597,8 @@ def tell_as_the_environment_says() -> None:
     set_logs_from_environment()
     folder = os.environ.get(trace.VARIABLE)
     if folder and not _told_of:
-        trace.start_trace(folder, _rank, {"torch": torch.__version__})
+        versions = {"torch": torch.__version__}
+        trace.start_trace(folder, _rank, versions, now_and_then=call_counts)
         _told_of.add("trace")
         # Before the trace is closed: what is registered last runs first.
         atexit.register(emit_run_counts)

@@ -97,7 +97,7 @@ class Config(_Started):
     dynamic_sources: str = ""
 
     # -- recompiling ----------------------------------------------------------------------------
-    #: after so many entries a function runs eagerly
+    #: after so many entries a function runs eagerly (1000 with `dynamic=False`, unless it is set)
     recompile_limit: int = 64
     #: so many decisions on data may follow each other in one call
     max_data_decisions: int = 64
@@ -523,7 +523,10 @@ def _checked(setting: Setting, value: object) -> object:
 
 def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
     said = "(not shown)" if setting.name in SECRETS else repr(value)
-    return BadSetting(origin=origin, value=said, accepted=setting.kind.accepted)
+    accepted = setting.kind.accepted
+    if origin.startswith("config."):
+        accepted = accepted.partition(" (")[0]  # other spellings are for the environment
+    return BadSetting(origin=origin, value=said, accepted=accepted)
 
 
 # -- the environment ------------------------------------------------------------------------------

@@ -295,9 +295,27 @@ class NotCallable(CompileError, TypeError):
     code = "AS106"
     what = "{caller} was given {value}, which cannot be called"
     why = "it takes functions, methods, callable objects and nn.Modules"
-    do = ("give it the function itself, not the result of calling it",)
+    do = (
+        "give it the function itself, not the result of calling it",
+        "put @classmethod and @property above @anyshape.compile, not below it",
+    )
 
     value: object
+    caller: str = "anyshape.compile"
+
+
+class ClassGiven(CompileError, TypeError):
+    """A class of modules was given to `compile`, where an instance is meant."""
+
+    code = "AS110"
+    what = "{caller} was given {cls}, a class of modules"
+    why = "to call it makes a module: what is worth compiling is a call of that module"
+    do = (
+        "compile an instance: anyshape.compile({cls}(...))",
+        "decorate the method that is called: @anyshape.compile above `def forward`",
+    )
+
+    cls: str
     caller: str = "anyshape.compile"
 
 
@@ -305,9 +323,9 @@ class BadOption(CompileError, ValueError):
     """An argument of `compile` or of a mark that means nothing."""
 
     code = "AS107"
-    what = "{option}={value} is not understood"
+    what = "{option}={value} is not accepted"
     why = "{accepted}"
-    do = ("give a value that fits, or leave the argument out if it has a default",)
+    do = ("give one that is, or leave the argument out if it has a default",)
 
     option: str
     value: object

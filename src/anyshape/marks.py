@@ -76,7 +76,9 @@ def mark_unbacked(
     mark = Mark(MarkKind.UNBACKED, _limit("min", min), _limit("max", max))
     typical, declared = _limit("hint", hint), Range(mark.min, mark.max)
     if typical is not None and not declared.contains(typical):
-        raise BadOption(option="hint", value=hint, accepted=f"it is outside of {declared}")
+        raise BadOption(
+            option="hint", value=hint, accepted=f"the range is {declared.said_of('size')}"
+        )
     _mark(tensor, dim, mark)
 
 
@@ -139,7 +141,11 @@ def _dimension(tensor: torch.Tensor, dim: object) -> int:
 
 
 def _limit(name: str, value: int | None) -> int | None:
-    return None if value is None else _integer(name, value, "an integer, or None for no limit")
+    return (
+        None
+        if value is None
+        else _integer(name, value, "it takes an integer, or None for no limit")
+    )
 
 
 def _integer(name: str, value: object, accepted: str) -> int:

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy
 import pytest
 import torch
 from torch import Tensor, nn
@@ -182,6 +183,24 @@ def test_mark_that_the_program_fixes() -> None:
     with pytest.raises(anyshape.AnyshapeError) as caught:
         anyshape.compile(f)(x)
     assert "test_bad_input.py" in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [torch.nn.Linear, torch.nn.Sequential])
+def test_a_class_of_modules(given: type[torch.nn.Module]) -> None:
+    with pytest.raises(
+        TypeError, match=rf"compile an instance: anyshape.compile\({given.__name__}"
+    ):
+        anyshape.compile(given)
+
+
+def test_a_decorator_below_the_wrong_one() -> None:
+    with pytest.raises(TypeError, match="put @classmethod and @property above"):
+        anyshape.compile(classmethod(lambda cls: cls))  # type: ignore[arg-type]  # pyright: ignore[reportCallIssue, reportArgumentType] as it must
+
+
+def test_shapes_of_a_static_function() -> None:
+    with pytest.raises(ValueError, match="shapes= says which sizes change"):
+        anyshape.compile(takes_two, shapes={"x": "n"}, dynamic=False)
 
 
 def test_a_class_as_a_function() -> None:
@@ -547,6 +566,55 @@ def test_static_has_no_limit_below_1000() -> None:
         compiled(torch.ones(size))
     assert compiled.stats().graphs == 66 > anyshape.config.recompile_limit
     assert compiled.stats().eager_calls == 0
+
+
+def test_a_limit_that_was_set_holds_for_static_functions_too() -> None:
+    with anyshape.config.patch(recompile_limit=3):
+        compiled = anyshape.compile(lambda x: x + 1, dynamic=False, backend="eager")
+        for size in range(3):
+            compiled(torch.ones(size))
+        with pytest.warns(Warning, match="dynamic=False.*leave it out, or raise config"):
+            compiled(torch.ones(3))
+        compiled(torch.ones(4))
+    assert (compiled.stats().graphs, compiled.stats().eager_calls) == (3, 2)
+
+
+def in_numpy(x: Tensor) -> Tensor:
+    return torch.from_numpy(numpy.sort(x.numpy()))
+
+
+def in_numpy_and_a_list(x: Tensor, seen: list[int] = []) -> Tensor:  # noqa: B006 it grows
+    seen.append(1)
+    return in_numpy(x)
+
+
+class InNumpy(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return in_numpy(x)
+
+
+@pytest.mark.parametrize("made", [in_numpy, in_numpy_and_a_list, InNumpy()])
+def test_every_call_that_runs_as_plain_python_is_counted(made: Callable[..., Tensor]) -> None:
+    compiled: Any = anyshape.compile(made, name=f"counted_{made}")
+    for _ in range(20):
+        compiled(X)
+    found = compiled.stats()
+    assert (found.eager_calls, found.hits) == (20, 0)
+    assert anyshape.metrics().functions[f"counted_{made}"].eager_calls == 20
+
+
+def test_calls_with_compiled_parts_are_not_eager() -> None:
+    @anyshape.compile
+    def split(x: Tensor) -> Tensor:
+        y = x.relu() + x.cos() * x.sin()
+        limit = float(numpy.percentile(y.numpy(), 90))
+        return (y.clamp(max=limit) * y).relu() + y.cos()
+
+    for _ in range(20):
+        split(X)
+    found = split.stats()
+    assert found.graphs
+    assert found.eager_calls <= 3
 
 
 def test_sizes_beyond_32_bits() -> None:

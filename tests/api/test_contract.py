@@ -69,8 +69,8 @@ def test_a_block_over_its_whole_contract(first: tuple[int, int]):
 @pytest.mark.parametrize(
     ("x", "mask", "says"),
     [
-        ((4097, 1, 16), (4097, 1), "x.shape[0] is 4097, where batch is in [0, 4096]"),
-        ((2, 0, 16), (2, 0), "x.shape[1] is 0, where seq is in [1, 8192]"),
+        ((4097, 1, 16), (4097, 1), "x.shape[0] is 4097, where batch <= 4096 is declared"),
+        ((2, 0, 16), (2, 0), "x.shape[1] is 0, where 1 <= seq <= 8192 is declared"),
         ((2, 3, 17), (2, 3), "x.shape[2] is 17, where the contract has 16"),
         ((2, 3, 16), (2, 4), "mask.shape[1] is 4, where seq is 3 (x.shape[1])"),
         ((2, 3, 16), (1, 3), "mask.shape[0] is 1, where batch is 2 (x.shape[0])"),
@@ -524,7 +524,7 @@ def range_of(entry: Any) -> str:
 def test_explain_says_it_is_the_contract():
     compiled = anyshape.compile(doubled, shapes={"x": "seq", "y": "2*seq+1"})
     text = str(compiled.explain(ones(3), ones(7)))
-    assert "L['x'].size()[0] in [0, int_oo]: the shape contract has it as seq" in text
+    assert "dynamic: any L['x'].size()[0]: the shape contract has it as seq" in text
     assert "2*L['x'].size()[0] + 1 == L['y'].size()[0]: the shape contract" in text
 
 

@@ -185,3 +185,10 @@ def test_the_oldest_goes_first(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert main(["cache", "clear", "--shared"]) == 0
         assert object_store.listed(f"{url}/native") == []
     assert Path(url, "profile.json").exists()
+
+
+@pytest.mark.parametrize("given", ["-5", "1.5", "many", ""])
+def test_what_is_no_size(given: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit, match="2"):
+        main(["cache", "trim", "--", given])
+    assert "is not a whole number of megabytes, 0 or more" in capsys.readouterr().err

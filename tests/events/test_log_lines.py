@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 
 from anyshape.events import (
+    CallCounts,
     CallsServed,
     Compiled,
     CompileFailed,
@@ -32,6 +33,7 @@ from anyshape.events import (
     NotVerified,
     OutputCode,
     ProfileState,
+    ProgramEnded,
     ProgramExported,
     RangeUpdated,
     Recompile,
@@ -279,7 +281,7 @@ def test_lines(event: Event, lines: list[str]):
 
 
 #: Too much for lines: a report makes something of them.
-ONLY_IN_TRACES = (SizesSeen, RunCount, CallsServed)
+ONLY_IN_TRACES = (SizesSeen, RunCount, CallsServed, CallCounts, ProgramEnded)
 
 
 def test_every_kind_of_event_has_lines():

@@ -245,7 +245,7 @@ def test_another_layout_of_an_input_that_is_changed_is_not():
 @pytest.mark.parametrize(
     ("args", "kwargs", "says"),
     [
-        ((torch.randn(65, 4),), {}, "x.shape[0] is 65, where batch is in [2, 64]"),
+        ((torch.randn(65, 4),), {}, "x.shape[0] is 65, where 2 <= batch <= 64 is expected"),
         ((torch.randn(3, 5),), {}, "x.shape[1] is 5, where it is static: 4"),
         ((torch.randn(3),), {}, "x has the sizes [3], where [batch, 4] are expected"),
         ((torch.randn(3, 4).double(),), {}, "x is of torch.float64, where torch.float32"),

@@ -260,8 +260,8 @@ small = Dim("small", min=5, max=9)
 @pytest.mark.parametrize(
     ("function", "spec", "says", "code"),
     [
-        (add, {"x": (n,), "y": (n,)}, "x.shape[0] is 60, where n is in [0, 50]", "max=60"),
-        (total, {"x": (small,), "y": "m"}, "x.shape[0] is 60, where small is in", "min=5, max=60"),
+        (add, {"x": (n,), "y": (n,)}, "x.shape[0] is 60, where n <= 50 is", "max=60"),
+        (total, {"x": (small,), "y": "m"}, "x.shape[0] is 60, where 5 <= small", "min=5, max=60"),
         (total, {"x": "m", "y": ("2*m",)}, "y.shape[0] is 60, where 2*m is 120", "{0: y_0}"),
         (total, {"x": (5,), "y": "m"}, "x.shape[0] is 60, where the contract has 5", "{0: 60}"),
     ],

@@ -132,7 +132,7 @@ def test_ranks_that_diverged_come_first(browser: Browser, page: Page):
     browser.open(page("ranks"))
     browser.click(".notice.warn a")
     browser.until(lambda: browser.address == "#/ranks")
-    first, second = browser.all("main > details > summary")
+    first, second = browser.all("#steps > details > summary")
     assert "step" in first.text
     assert "diverges at compile 1" in first.text
     assert "the same on all ranks" in second.text

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from anyshape.cli import cache, config, doctor, explain, export, profile, report, run
+from anyshape.cli import cache, config, doctor, explain, export, profile, report, run, watch
 from anyshape.cli.command import Command, Failure, Parser, add_commands
 from anyshape.cli.doctor import installed
 from anyshape.support.requirements import TooOld, require_torch
@@ -27,6 +27,7 @@ COMMANDS: Final = (
     Command(
         "report", "one HTML page of a trace: what was compiled, and why", report.add, report.run
     ),
+    Command("watch", "follow the trace of a job while it runs", watch.add, watch.run),
     Command("profile", "what earlier runs have seen of sizes", profile.add, profile.run),
     Command("cache", "compiled code: kept here, shared by a team, packed", cache.add, cache.run),
     Command("config", "the settings, and what they are now", config.add, config.run, False),

@@ -183,11 +183,19 @@ def _clear(options: argparse.Namespace) -> int:
 
 
 def _add_trim(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("megabytes", type=int, help="what may stay of native code, the newest")
+    parser.add_argument(
+        "megabytes", type=_megabytes, help="what may stay of native code, the newest"
+    )
+
+
+def _megabytes(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of megabytes, 0 or more")
+    return int(text)
 
 
 def _trim(options: argparse.Namespace) -> int:
-    return _remove_shared(max(options.megabytes, 0) * _MB)
+    return _remove_shared(options.megabytes * _MB)
 
 
 def _remove_shared(most: int) -> int:

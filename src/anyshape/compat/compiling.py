@@ -100,6 +100,8 @@ def compile(
             check_options(options)
     if disable or os.environ.get("TORCH_COMPILE_DISABLE") == "1":
         return model
+    if isinstance(model, type) and issubclass(model, torch.nn.Module):
+        return model  # torch compiles the call that makes an instance: there is nothing in it
     by_graphs = runs == "native" and asks_for_graphs(mode, options)
     chosen = {"mode": mode not in (None, "default"), "options": bool(options)}
     chosen = {option: is_chosen and not by_graphs for option, is_chosen in chosen.items()}
@@ -141,7 +143,7 @@ def _backend(backend: Any) -> Any:
         return installed
     if backend not in _OTHERS:
         known = (*list_backends(), *_EAGER, *_OTHERS)
-        accepted = f"a function, or one of {', '.join(list_backends())}"
+        accepted = f"it takes a function, or one of {', '.join(list_backends())}"
         accepted += did_you_mean(backend, known)
         raise errors.BadOption(option="backend", value=repr(backend), accepted=accepted)
     note(f"torch.compile(backend={backend!r})")

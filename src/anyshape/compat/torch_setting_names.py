@@ -24,7 +24,9 @@ _OTHERS: Final = frozenset({"guard_filter_fn", "use_aoti"})
 def check_options(options: object) -> None:
     """An error for an option of `torch.compile` that torch would refuse as well."""
     if not isinstance(options, Mapping):
-        raise BadOption(option="options", value=repr(options), accepted="a dict by name, or None")
+        raise BadOption(
+            option="options", value=repr(options), accepted="it takes a dict by name, or None"
+        )
     known = setting_names("torch._inductor.config") | _OTHERS
     for name, value in options.items():
         if known > _OTHERS and str(name).replace("-", "_") not in known:

@@ -152,7 +152,9 @@ _INSTEAD: Final = {
 
 def _check_options(options: object) -> None:
     if not isinstance(options, Mapping):
-        raise BadOption(option="options", value=repr(options), accepted="a dict by name, or None")
+        raise BadOption(
+            option="options", value=repr(options), accepted="it takes a dict by name, or None"
+        )
     for name, value in cast("Mapping[object, object]", options).items():
         if name in _WITHOUT_EFFECT:
             if value:

@@ -61,6 +61,12 @@ _MOST_LEAVES: Final = 2
 #: After so many captures in a row that end in an error of the program, not every call is captured.
 _MOST_RAISED: Final = 8
 
+#: With `dynamic=False`, where each size is an entry, and nobody has set a limit.
+_STATIC_LIMIT: Final = 1000
+_STATIC_REMEDY: Final = (
+    ". With dynamic=False each size is compiled for: leave it out, or raise config.recompile_limit"
+)
+
 
 @dataclass(slots=True, eq=False)
 class FunctionCompiler(CompiledFunction):
@@ -158,7 +164,9 @@ class FunctionCompiler(CompiledFunction):
             )
         if self._is_asked_in_vain(bound):
             return True
-        limit = 1000 if self.options.dynamic is False else config.recompile_limit
+        limit = config.recompile_limit
+        if self.options.dynamic is False and not config.is_chosen("recompile_limit"):
+            limit = _STATIC_LIMIT
         last = reasons[-1].text if reasons else ""
         if len(self.entries) >= limit:
             stream.emit(
@@ -175,7 +183,8 @@ class FunctionCompiler(CompiledFunction):
             warn_user(
                 f"{self.target.name} was compiled {limit} times (config.recompile_limit)"
                 f" and runs eagerly from now on for what no entry serves. Last reason: {last}"
-                + (f" (asked for at {where})" if where else ""),
+                + (f" (asked for at {where})" if where else "")
+                + (_STATIC_REMEDY if self.options.dynamic is False else ""),
             )
             self.stop_compiling(AbortReason(f"the recompile limit: {last}", None))
             return True

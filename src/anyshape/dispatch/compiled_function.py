@@ -228,7 +228,7 @@ class CompiledFunction:
 
     def rebuild_all(self) -> None:
         """New dispatchers for this and its parts."""
-        for each in (self, *self._parts()):
+        for each in self.with_parts():
             each.rebuild()
 
     def _parts(self) -> list[CompiledFunction]:
@@ -237,9 +237,12 @@ class CompiledFunction:
             return []
         return [unit for unit in self.units if isinstance(unit, CompiledFunction)]
 
+    def with_parts(self) -> list[CompiledFunction]:
+        return [self, *self._parts()]
+
     def total(self) -> list[Counts]:
         """Its own counts, and those of its parts."""
-        return [self.counts, *(part.counts for part in self._parts())]
+        return [each.counts for each in self.with_parts()]
 
     def is_stale(self) -> bool:
         """Whether the function has other default values than when the dispatcher was made."""
@@ -296,15 +299,18 @@ class CompiledFunction:
         """Call the function as plain Python with its regions compiled, if it could be split."""
         args, kwargs = plain_call(args, kwargs)
         in_parts = self.units.parts_of(self.target, args)
-        if in_parts is None or not self.is_in_parts:
-            self.counts.eager_calls += 1
         if in_parts is None:
+            self.counts.eager_calls += 1
             return self.target.call(*args, **kwargs)
         try:
             return in_parts(*args, **kwargs)
         except Exception as error:
             show_user_frames(error)
             raise
+        finally:
+            # Parts without a graph among them are plain Python, call after call.
+            if not self.is_in_parts or not any(part.graphs for part in self._part_counts):
+                self.counts.eager_calls += 1
 
     def _reasons(self, bound: dict[str, Any]) -> list[kinds.GuardFailure]:
         reasons: list[kinds.GuardFailure] = []

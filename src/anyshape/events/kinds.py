@@ -363,6 +363,23 @@ class RunCount(Event):
     hits: int
 
 
+@dataclass(frozen=True, slots=True)
+class CallCounts(Event):
+    """How often a function was called so far, told now and then while the program runs: calls that
+    its entries served, and calls that ran as plain Python."""
+
+    function: str
+    file: str
+    line: int
+    hits: int
+    eager_calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnded(Event):
+    """The process ends: nothing is told after this."""
+
+
 class CallRun(NamedTuple):
     """Calls in a row with the same sizes: when the first and the last were, how many, and their
     values in the order of the sources."""

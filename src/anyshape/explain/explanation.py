@@ -45,9 +45,10 @@ class EntryExplanation:
     def lines(self, is_verbose: bool = False) -> list[str]:
         """All that is known, or with equal layers and what modules hold told once."""
         graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
-        lines = [f"entry {self.id}: served {self.hits} calls after the first{graphs}"]
+        calls = "1 call" if self.hits == 1 else f"{self.hits} calls"
+        lines = [f"entry {self.id}: served {calls} after the first{graphs}"]
         if not any(each.is_free for each in self.sizes):
-            lines.append("  dynamic: nothing, every size is fixed")
+            lines.append("  dynamic: nothing, every size has one value")
         for alike in _alike(self.sizes):
             lines += _sizes_lines(alike, is_verbose)
         for guards in _folded(self.conditions, is_verbose):
@@ -192,13 +193,15 @@ class DimStatus:
     since: str = ""
     #: what was asked for and not followed
     ignored: str = ""
+    #: of one that may have several values, which: "2 <= L['n'] <= 9"
+    free_values: str = ""
 
     @property
     def is_free(self) -> bool:
         return self.state in ("dynamic", "unbacked")
 
     def __str__(self) -> str:
-        return f"{self.source} {'in' if self.is_free else '='} {self.values}"
+        return self.free_values or f"{self.source} = {self.values}"
 
     @property
     def why(self) -> str:
@@ -232,11 +235,11 @@ def _status(source: str, ruling: DimDecision, left: Range | None, entry_id: str)
     )
     if decision.choice is Choice.STATIC:
         return made
-    if decision.choice is Choice.UNBACKED:
-        return replace(made, values=str(decision.range))
-    if left is not None and left.lower is not None and left.lower == left.upper:
-        return replace(made, state="fixed", change=_FIXED, by="the program")
-    return replace(made, values=str(decision.range if left is None else left))
+    allowed = decision.range if left is None or decision.choice is Choice.UNBACKED else left
+    if allowed is left and allowed.lower is not None and allowed.lower == allowed.upper:
+        why = f"a line of the program needs this value, though {decision.reason}"
+        return replace(made, state="fixed", change=_FIXED, by="the program", reason=why)
+    return replace(made, values=str(allowed), free_values=allowed.said_of(source))
 
 
 def _kind(source: str, value: float) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, TypeVar, cast
 
 from anyshape.events import kinds
-from anyshape.events.decode import number, seconds, text, texts
+from anyshape.events.decode import Record, number, seconds, text, texts
 from anyshape.events.kinds import Event, Frame
 from anyshape.events.trace.own_events import Source
 from anyshape.events.trace.reading import EventsFile, read_folder
@@ -216,6 +216,17 @@ class TracedFunction:
     line: int = 0
     entries: list[TracedEntry] = field(default_factory=list[TracedEntry])
     limit: kinds.RecompileLimit | None = None
+    #: as told last
+    counts: kinds.CallCounts | None = None
+
+    @property
+    def hits(self) -> int:
+        told = 0 if self.counts is None else self.counts.hits
+        return max(told, sum(entry.hits for entry in self.entries))
+
+    @property
+    def eager_calls(self) -> int:
+        return 0 if self.counts is None else self.counts.eager_calls
 
 
 @dataclass(slots=True)
@@ -233,10 +244,14 @@ class Process:
     folder: str
     started: float
     versions: Mapping[str, str]
+    #: which of the folders that are compared it is in; empty where there is one
+    run: str = ""
     functions: list[TracedFunction] = field(default_factory=list[TracedFunction])
     #: lines of the program by file and number
     sources: dict[str, dict[int, str]] = field(default_factory=dict[str, dict[int, str]])
     defects: list[str] = field(default_factory=list[str])
+    #: the time of its end, if it has told
+    ended: float | None = None
     problems: list[str] = field(default_factory=list[str])
 
 
@@ -245,15 +260,38 @@ class Process:
 
 def read_trace(folder: Path) -> tuple[list[Process], list[str]]:
     """The processes of a trace, and what could not be read of it."""
-    files, problems = read_folder(folder)
-    return [process_of(file, position) for position, file in enumerate(files)], problems
+    return read_traces({"": folder})
 
 
-def process_of(file: EventsFile, position: int = 0) -> Process:
-    header = file.header
-    process = Process(
+def read_traces(folders: Mapping[str, Path]) -> tuple[list[Process], list[str]]:
+    """The same of several runs, by name."""
+    processes: list[Process] = []
+    problems: list[str] = []
+    for run, folder in folders.items():
+        files, unread = read_folder(folder)
+        problems += [f"{run}: {text}" if run else text for text in unread]
+        processes += [process_of(each, n, run) for n, each in enumerate(files, len(processes))]
+    return processes, problems
+
+
+def process_of(file: EventsFile, position: int = 0, run: str = "") -> Process:
+    building = Building(begun(file.name, file.header, position, run))
+    building.process.problems += file.problems
+    for time, event in file.events:
+        building.take(time, event)
+    # Code that was generated for nothing, and numbers that nothing was compiled under.
+    process = building.process
+    for function in process.functions:
+        function.entries = [entry for entry in function.entries if entry.attempts]
+    process.functions = [f for f in process.functions if f.entries or f.limit]
+    return process
+
+
+def begun(name: str, header: Record, position: int = 0, run: str = "") -> Process:
+    """A process of which only the first line is read."""
+    return Process(
         key=f"p{position}",
-        file=file.name,
+        file=name,
         rank=number(header.get("rank")),
         pid=number(header.get("pid")) or 0,
         host=text(header.get("host")),
@@ -261,16 +299,8 @@ def process_of(file: EventsFile, position: int = 0) -> Process:
         folder=text(header.get("folder")),
         started=seconds(header.get("time")),
         versions={name: text(header.get(name)) for name in ("torch", "python")},
-        problems=list(file.problems),
+        run=run,
     )
-    building = _Building(process)
-    for time, event in file.events:
-        building.take(time, event)
-    # Code that was generated for nothing, and numbers that nothing was compiled under.
-    for function in process.functions:
-        function.entries = [entry for entry in function.entries if entry.attempts]
-    process.functions = [f for f in process.functions if f.entries or f.limit]
-    return process
 
 
 #: What an attempt holds; those of the second row may be told of no compile at all.
@@ -286,11 +316,11 @@ _IF_COMPILING: Final = frozenset(
 )
 
 
-class _Building:
+class Building:
     """A process while its events are read: which function, entry and attempt an event is of."""
 
     def __init__(self, process: Process) -> None:
-        self._process = process
+        self.process = process
         self._functions: dict[str, TracedFunction] = {}
         self._entries: dict[str, TracedEntry] = {}
         #: why no entry fits, told before the compile that it leads to
@@ -300,7 +330,7 @@ class _Building:
         compile_id = event.compile_id
         match event:
             case Source():
-                known = self._process.sources.setdefault(event.file, {})
+                known = self.process.sources.setdefault(event.file, {})
                 known.update(enumerate(event.lines[:1000], event.first_line))
             case kinds.Recompile():
                 self._name(compile_id, event)
@@ -319,6 +349,11 @@ class _Building:
             case kinds.RunCount():
                 entry = self._entry(compile_id)
                 entry.run_count = (entry.run_count or 0) + max(event.hits, 0)
+            case kinds.CallCounts():
+                self._name(compile_id, event)
+                self._function(compile_id).counts = event
+            case kinds.ProgramEnded():
+                self.process.ended = time
             case kinds.CallsServed():
                 self._served(self._entry(compile_id), event)
             case _ if type(event) in (_OF_ATTEMPT | _IF_COMPILING if compile_id else _OF_ATTEMPT):
@@ -328,23 +363,27 @@ class _Building:
         if isinstance(event, Outcome):
             self._name(compile_id, event.measures)
         elif isinstance(event, kinds.Defect):
-            self._process.defects.append(f"{event.stage}: {event.text}")
+            self.process.defects.append(f"{event.stage}: {event.text}")
         elif isinstance(event, kinds.MarkIgnored) and not compile_id:
             said = f"the mark of {event.source} is not used: {event.reason}"
-            self._process.defects.append(said)
+            self.process.defects.append(said)
 
     def _function(self, compile_id: str) -> TracedFunction:
         frame = compile_id.partition("/")[0]
         if frame not in self._functions:
-            key = f"{self._process.key}-f{_key(frame, len(self._functions))}"
+            key = f"{self.process.key}-f{_key(frame, len(self._functions))}"
             made = self._functions[frame] = TracedFunction(frame, key)
-            self._process.functions.append(made)
+            self.process.functions.append(made)
         return self._functions[frame]
 
     def _name(
         self,
         compile_id: str,
-        said: kinds.FrameStart | kinds.Recompile | kinds.RecompileLimit | kinds.Measures,
+        said: kinds.FrameStart
+        | kinds.Recompile
+        | kinds.RecompileLimit
+        | kinds.CallCounts
+        | kinds.Measures,
     ) -> None:
         function = self._function(compile_id)
         function.name, function.file = function.name or said.function, function.file or said.file
@@ -360,7 +399,7 @@ class _Building:
         return () if entry is None else entry.guards
 
     def _new_entry(self, compile_id: str, more: str) -> TracedEntry:
-        key = f"{self._process.key}-e{_key(compile_id, len(self._entries))}{more}"
+        key = f"{self.process.key}-e{_key(compile_id, len(self._entries))}{more}"
         made = self._entries[compile_id] = TracedEntry(compile_id, key)
         self._function(compile_id).entries.append(made)
         return made

@@ -109,4 +109,4 @@ class Runs:
 
 def check_backend(backend: str) -> None:
     if backend not in BACKENDS:
-        raise BadOption(option="backend", value=backend, accepted='"native" or "eager"')
+        raise BadOption(option="backend", value=backend, accepted='it takes "native" or "eager"')

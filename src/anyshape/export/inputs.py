@@ -141,7 +141,7 @@ class Inputs:
             made = self._symbols[name]
             if made in values and name not in self.derived and not allowed.contains(values[made]):
                 where = self._homes[name].name
-                yield f"{where} is {values[made]}, where {name} is in {allowed}"
+                yield f"{where} is {values[made]}, where {allowed.said_of(name)} is expected"
         said = {each.fact: name for name, each in self.derived.items()}
         for text, fact in self._facts:
             if surely_holds(fact, values):

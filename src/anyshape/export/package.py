@@ -172,7 +172,9 @@ def load(
     """The program of a package, native code that comes with it (if it is trusted), and notes;
     `BadPackage` says what is wrong with one that cannot be read."""
     if native_code not in (None, "trusted"):
-        raise BadOption(option="native_code", value=native_code, accepted='None or "trusted"')
+        raise BadOption(
+            option="native_code", value=native_code, accepted='it takes None or "trusted"'
+        )
     for kind in classes:
         results.know_class(kind)
     file = os.fspath(path)

@@ -257,7 +257,7 @@ class _Backward(TermGraph):
         entry = lookup(call.function)
         row = None if entry is None else GRADIENT.get(entry.op.name)
         if row is None:
-            raise NoGradient("no row")
+            raise NoGradient("there is no gradient formula for it")
         assert entry is not None
         args = self._arguments(node.args, call.args)
         if node.target is getattr:

@@ -27,7 +27,7 @@ class DynamicInt(int):
     def __new__(cls, value: SupportsIndex) -> Self:
         # Truths choose programs, and what has to be rounded or read is no integer.
         if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-            raise BadOption(option="DynamicInt", value=value, accepted="an integer is wanted")
+            raise BadOption(option="DynamicInt", value=value, accepted="it takes an integer")
         return super().__new__(cls, value)
 
 

@@ -99,7 +99,7 @@ def _bind(call: Call, source: SymbolSource) -> Failure | None:
         return Failure(None, f"{text} is an int, actual {actual}")
     if not symbol.declared.contains(value):
         allowed = str(symbol.declared)
-        sentence = f"{text} in {allowed}, actual {value}"
+        sentence = f"{symbol.declared.said_of(text)}, actual {value}"
         return Failure(None, sentence, "range", text, allowed, str(value))
     if call.values.setdefault(symbol, value) != value:
         same = f"{text} == {call.names(symbol)}"

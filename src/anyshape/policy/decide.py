@@ -224,7 +224,9 @@ def _marked(question: _Question) -> Decision | None:
     declared = Range(lower, mark.max)
     required = mark.kind is not MarkKind.MAYBE_DYNAMIC
     if not declared.contains(question.value):
-        outside = f"its value {question.value} is outside of the range {declared} of the mark"
+        outside = (
+            f"its value {question.value} is not what the mark says: {declared.said_of('size')}"
+        )
         return Decision(Choice.STATIC, outside, required=required, by=mark.by)
     choice = Choice.UNBACKED if mark.kind is MarkKind.UNBACKED else Choice.DYNAMIC
     return Decision(choice, reason, declared, required=required, by=mark.by)

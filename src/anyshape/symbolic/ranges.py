@@ -21,6 +21,16 @@ class Range(NamedTuple):
         high = "int_oo" if self.upper is None else str(self.upper)
         return f"[{low}, {high}]"
 
+    def said_of(self, name: str) -> str:
+        """As people write it: `n >= 2`, `2 <= n <= 9`, `any n`."""
+        has_lower = self.lower is not None and self.lower > 0
+        if self.lower == self.upper and self.lower is not None:
+            return f"{name} == {self.lower}"
+        if self.upper is None:
+            return f"{name} >= {self.lower}" if has_lower else f"any {name}"
+        low = "" if self.lower is None or self.lower == 0 else f"{self.lower} <= "
+        return f"{low}{name} <= {self.upper}"
+
     def contains(self, value: int) -> bool:
         return (self.lower is None or self.lower <= value) and (
             self.upper is None or value <= self.upper

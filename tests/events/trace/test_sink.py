@@ -14,6 +14,7 @@ import pytest
 
 from anyshape.events import kinds as module
 from anyshape.events.kinds import (
+    CallCounts,
     CallRun,
     CallsServed,
     Compiled,
@@ -35,6 +36,7 @@ from anyshape.events.kinds import (
     NotVerified,
     OutputCode,
     ProfileState,
+    ProgramEnded,
     ProgramExported,
     RangeUpdated,
     Recompile,
@@ -110,6 +112,8 @@ def every_event(text: str) -> list[Event]:
         Defect(text, text),
         Defect(text, text, compile_id=text),
         RunCount(text, 3, **at),
+        CallCounts(text, text, 1, 5, 6, compile_id="0"),
+        ProgramEnded(),
         CallsServed(text, [text], [CallRun(1.0, 2.0, 3, [[4, 5]])], 1, **at),
     ]
     return events

@@ -20,13 +20,23 @@ QUIET_SECONDS: Final = 0.05
 #: What a program that is killed may lose.
 LONGEST_SECONDS: Final = 0.5
 
+#: Between two ticks, at least and at most: a job of days must not fill a disk.
+TICK_SECONDS: Final = (1.0, 10.0)
+
 Work = Callable[[], None]
+
+
+def _between(age: float) -> float:
+    least, most = TICK_SECONDS
+    return min(max(age / 100, least), most)
 
 
 class Background:
     """Does what it is given in order, in a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, tick: Work | None = None) -> None:
+        #: done about every second, and more seldom as time goes on
+        self._tick = tick
         self._waiting: deque[Work] = deque()
         self._last = 0.0
         self._start_lock = threading.Lock()
@@ -64,6 +74,7 @@ class Background:
             self.finish()
 
     def _run(self) -> None:
+        first = ticked = time.monotonic()
         while True:
             began = time.monotonic()
             while (quiet := time.monotonic() - self._last) < QUIET_SECONDS:
@@ -73,7 +84,11 @@ class Background:
             # Before the work: what comes meanwhile sets it again.
             self._is_something.clear()
             self.finish()
-            self._is_something.wait()
+            now = time.monotonic()
+            if self._tick is not None and now - ticked >= _between(now - first):
+                ticked = now
+                self._tick()
+            self._is_something.wait(None if self._tick is None else TICK_SECONDS[0])
 
     def finish(self) -> None:
         """Do all of it now."""

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -40,13 +40,19 @@ class TraceSink:
     """Writes every event to the files of the rank that this process has now."""
 
     def __init__(
-        self, folder: Path, rank: Rank = _alone, versions: Mapping[str, str] = MappingProxyType({})
+        self,
+        folder: Path,
+        rank: Rank = _alone,
+        versions: Mapping[str, str] = MappingProxyType({}),
+        now_and_then: Callable[[], Iterable[Event]] | None = None,
     ) -> None:
         self._folder = folder
         self._rank = rank
         #: by package: "torch", "anyshape"
         self._versions = versions
-        self._background = Background()
+        #: what is to be told though nothing happened: calls that entries serve are silent
+        self._now_and_then = now_and_then
+        self._background = Background(None if now_and_then is None else self._tick)
         self._files: _Files | None = None
         #: events that could not be written
         self.failures = 0
@@ -58,6 +64,11 @@ class TraceSink:
     def later(self, make: Callable[[], Event]) -> None:
         when = time.time()
         self._background.put(lambda: self._write(when, make()))
+
+    def _tick(self) -> None:
+        assert self._now_and_then is not None, "there is no tick without something to tell"
+        for event in self._now_and_then():
+            self(event)
 
     def flush(self) -> None:
         """Write what waits."""
@@ -129,9 +140,11 @@ def start_trace(
     rank: Rank = _alone,
     versions: Mapping[str, str] = MappingProxyType({}),
     events: Stream = stream,
+    now_and_then: Callable[[], Iterable[Event]] | None = None,
 ) -> Callable[[], None]:
-    """Write all events to files in the folder; the result ends it."""
-    sink = TraceSink(Path(folder), rank, versions)
+    """Write all events to files in the folder; the result ends it. `now_and_then` is asked by a
+    thread for more of them."""
+    sink = TraceSink(Path(folder), rank, versions, now_and_then)
     os.register_at_fork(after_in_child=sink.after_fork)
     unsubscribe = events.subscribe(sink)
 

@@ -9,6 +9,6 @@ It reads files and nothing else: it must not know how anything was compiled, and
 """
 
 from anyshape.events.trace.reading import NotATrace
-from anyshape.explain.report.page.html import write_report
+from anyshape.explain.report.page.html import compare_folders, run_names, write_report
 
-__all__ = ["NotATrace", "write_report"]
+__all__ = ["NotATrace", "compare_folders", "run_names", "write_report"]

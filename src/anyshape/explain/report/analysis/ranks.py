@@ -1,4 +1,5 @@
-"""Several ranks of one program: where they went different ways, the functions that did first."""
+"""Several runs, and several ranks of a run: who belongs together, and where ranks went different
+ways, the functions that did first."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from anyshape.events.kinds import CompilerCollective
+from anyshape.explain.report.analysis.differences import Side
 from anyshape.explain.report.analysis.sizes import states_of
 from anyshape.explain.trace_model import Attempt, Process, TracedEntry, TracedFunction
 
@@ -32,9 +34,25 @@ def _belongs(process: Process, launch: Sequence[Process]) -> bool:
         process.rank is not None
         and first.rank is not None
         and process.rank not in [each.rank for each in launch]
-        and process.command == first.command
+        and (process.run, process.command) == (first.run, first.command)
         and abs(process.started - first.started) <= _TOGETHER_SECONDS
     )
+
+
+def in_order(launch: Sequence[Process]) -> list[Process]:
+    return sorted(launch, key=lambda process: process.rank or 0)
+
+
+def by_rank(launch: Sequence[Process]) -> list[Side]:
+    return [Side(f"rank {process.rank}", [process]) for process in in_order(launch)]
+
+
+def by_run(launches: Sequence[Sequence[Process]]) -> list[Side]:
+    """The folders that are compared, or the runs that one folder has traces of."""
+    runs = list(dict.fromkeys(process.run for launch in launches for process in launch))
+    if len(runs) < 2:
+        return [Side(f"run {n}", launch) for n, launch in enumerate(launches, 1)]
+    return [Side(run, [p for launch in launches for p in launch if p.run == run]) for run in runs]
 
 
 class Cell(NamedTuple):
@@ -74,7 +92,7 @@ def compare(launch: Sequence[Process]) -> list[Compared]:
     """Nothing for one process alone."""
     if len(launch) < 2:
         return []
-    launch = sorted(launch, key=lambda process: process.rank or 0)
+    launch = in_order(launch)
     names: dict[tuple[str, str, int, int], None] = {}
     by_name = [_by_name(process) for process in launch]
     for found in by_name:

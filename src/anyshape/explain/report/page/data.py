@@ -7,8 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
 from anyshape.events.trace.reading import problems_in_short
+from anyshape.explain.report.analysis.differences import Side, compare_sides
 from anyshape.explain.report.analysis.graphs import similar_graphs
-from anyshape.explain.report.analysis.ranks import Cell, Compared, compare, launches
+from anyshape.explain.report.analysis.ranks import (
+    Cell,
+    Compared,
+    by_rank,
+    by_run,
+    compare,
+    in_order,
+    launches,
+)
 from anyshape.explain.report.analysis.stories import recompiles_by_entry
 from anyshape.explain.report.page.entries import collective_data, entry_data, function_data
 from anyshape.explain.report.page.numbered import Numbered, picked, shortened
@@ -17,6 +26,9 @@ from anyshape.explain.trace_model import Process
 Json = object
 
 _MOST_GROUPS: Final = 500
+#: Ranks or runs in one table, and causes of one function.
+_MOST_SIDES: Final = 64
+_MOST_CAUSES: Final = 30
 #: No text that people read is longer, generated code aside.
 _LONGEST_TEXT: Final = 20_000
 _LONGEST_LINE: Final = 1000
@@ -37,7 +49,9 @@ def page_data(
             followed = recompiles_by_entry(function)
             for entry in function.entries:
                 entries[entry.key] = entry_data(function, entry, followed, numbered)
-    groups = launches(processes)
+    groups = [in_order(group) for group in launches(processes)]
+    ranks = [_launch(number, launch, numbered) for number, launch in enumerate(groups)]
+    runs = _comparison(by_run(groups), numbered)
     guards = numbered.guards()  # before the places: those of guards are among them
     data: dict[str, Json] = {
         "made": time.time(),
@@ -46,14 +60,13 @@ def page_data(
             *(text for p in processes for text in problems_in_short(p.problems)),
         ],
         "processes": [
-            _process(process, number)
-            for number, group in enumerate(groups)
-            for process in sorted(group, key=lambda each: each.rank or 0)
+            _process(process, number) for number, group in enumerate(groups) for process in group
         ],
         "functions": functions,
         "entries": entries,
         "similar": _similar(processes),
-        "ranks": [_launch(number, launch) for number, launch in enumerate(groups)],
+        "ranks": ranks,
+        "runs": runs,
         "sources": _sources(processes),
         "places": numbered.places(),
         "guards": guards,
@@ -81,7 +94,7 @@ def _readable(value: Json) -> Json:
 
 def _process(process: Process, launch: int) -> Json:
     return {
-        **picked(process, "key file rank pid host command folder started versions"),
+        **picked(process, "key file rank pid host command folder started versions run"),
         "launch": launch,
         "functions": [function.key for function in process.functions],
         "defects": list(problems_in_short(process.defects, 100)),
@@ -99,10 +112,36 @@ def _similar(processes: Sequence[Process]) -> list[Json]:
     ]
 
 
-def _launch(number: int, launch: Sequence[Process]) -> Json:
+def _comparison(sides: Sequence[Side], to: Numbered) -> Json:
+    """None where there is one side alone."""
+    if len(sides) < 2:
+        return None
+    left_out = len(sides) - _MOST_SIDES
+    comparison = compare_sides(sides[:_MOST_SIDES])
+    return {
+        "sides": [[side.name, [p.key for p in side.processes]] for side in comparison.sides],
+        "left_out": max(left_out, 0),
+        "totals": [tally._asdict() for tally in comparison.totals],
+        "functions": [
+            {
+                **picked(each, "name file line keys differing"),
+                "tallies": [tally and tally._asdict() for tally in each.tallies],
+                "causes": [
+                    {**picked(cause, "kind words counts"), "place": to.place(cause.place)}
+                    for cause in each.causes[:_MOST_CAUSES]
+                ],
+                "more_causes": max(len(each.causes) - _MOST_CAUSES, 0),
+            }
+            for each in comparison.functions[:_MOST_GROUPS]
+        ],
+    }
+
+
+def _launch(number: int, launch: Sequence[Process], to: Numbered) -> Json:
     return {
         "number": number,
         "processes": [process.key for process in launch],
+        "compared": _comparison(by_rank(launch), to),
         "functions": [_compared(each) for each in compare(launch)],
     }
 

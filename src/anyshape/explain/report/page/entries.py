@@ -182,7 +182,7 @@ def _graph(graph: kinds.GraphCompiled, attempt: int, to: Numbered) -> Json:
 def function_data(process: Process, function: TracedFunction, to: Numbered) -> dict[str, Json]:
     limit = function.limit
     return {
-        **picked(function, "key number name file line"),
+        **picked(function, "key number name file line hits eager_calls"),
         "process": process.key,
         "entries": [entry.key for entry in function.entries],
         "limit": None if limit is None else [limit.limit, limit.last_reason],

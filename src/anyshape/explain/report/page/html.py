@@ -5,13 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
+from anyshape.explain.report.analysis.differences import Comparison, compare_sides
+from anyshape.explain.report.analysis.ranks import by_run, launches
 from anyshape.explain.report.page.data import page_data
-from anyshape.explain.trace_model import read_trace
+from anyshape.explain.trace_model import read_traces
 
 _PARTS: Final = "anyshape.explain.report.page"
 
@@ -74,19 +77,35 @@ def _joined(folder: str, ending: str) -> str:
 # -- from a trace folder to a file -----------------------------------------------------------------
 
 
+def run_names(folders: Sequence[str | Path]) -> dict[str, Path]:
+    """By their last names where these differ; one alone needs none."""
+    if len(folders) == 1:
+        return {"": Path(folders[0])}
+    last = [Path(os.path.abspath(folder)).name for folder in folders]
+    names = last if len(set(last)) == len(last) else [str(folder) for folder in folders]
+    return dict(zip(names, map(Path, folders), strict=True))
+
+
+def compare_folders(runs: Mapping[str, Path]) -> Comparison:
+    """What the runs compiled, side by side."""
+    return compare_sides(by_run(launches(read_traces(runs)[0])))
+
+
 def write_report(
-    folder: str | Path,
+    folders: str | Path | Sequence[str | Path],
     output: str | Path,
     advice: Sequence[Mapping[str, object]] | None = None,
     notes: Sequence[str] = (),
 ) -> Path:
-    """Write the page, and return where it is. `NotATrace` if there is nothing to report on.
+    """Write the page, and return where it is. `NotATrace` if there is nothing to report on. Several
+    folders are runs to be compared.
 
     `advice` has the fields of `anyshape.explain.advice.Advice`; `notes` are problems that are known
     already."""
-    processes, problems = read_trace(Path(folder))
+    runs = run_names([folders] if isinstance(folders, str | Path) else folders)
+    processes, problems = read_traces(runs)
     command = next((process.command for process in processes if process.command), "")
-    name = Path(command.partition(" ")[0]).name if command else Path(folder).name
+    name = Path(command.partition(" ")[0]).name or next(iter(runs.values())).name
     text = page_text(f"{name} · anyshape report", page_data(processes, [*notes, *problems], advice))
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -51,8 +51,10 @@ function clip(text, most = 90) {
 }
 
 function processName(process) {
-  if (process.rank !== null) return `rank ${process.rank}`;
-  return DATA.processes.length > 1 ? `process ${process.pid}` : process.command || `process ${process.pid}`;
+  const run = process.run ? `${process.run} ` : "";
+  if (process.rank !== null) return `${run}rank ${process.rank}`;
+  if (process.run && DATA.processes.filter((each) => each.run === process.run).length === 1) return process.run;
+  return run + (DATA.processes.length > 1 ? `process ${process.pid}` : process.command || `process ${process.pid}`);
 }
 
 const functionName = (f) => f.name || `function ${f.number}`;
@@ -74,7 +76,8 @@ function sumsOf(f) {
       failed: count(({ attempt }) => attempt.status === "failed"),
       eager: count(({ attempt }) => attempt.status === "eager"),
       unfinished: count(({ attempt }) => attempt.status === "unfinished"),
-      hits: f.entries.reduce((sum, key) => sum + entryOf(key).hits, 0),
+      hits: f.hits,
+      eager_calls: f.eager_calls,
       seconds: compiles.reduce((sum, { attempt }) => sum + attempt.seconds, 0),
       graphs: f.entries.reduce((sum, key) => sum + entryOf(key).graphs.length, 0),
       breaks: compiles.reduce((sum, { attempt }) => sum + attempt.breaks.length, 0),

@@ -6,10 +6,13 @@ function viewOverview() {
   const sum = (name) => functions.reduce((total, f) => total + sumsOf(f)[name], 0);
   const hits = sum("hits");
   const compiles = sum("compiles");
+  const eager = sum("eager_calls");
+  const calls = compiles + hits + eager;
   const saves = DATA.advice.reduce((total, each) => total + (each.saves || 0), 0);
   const tiles = [
     [compiles, "compiles", `${number(sum("recompiles"))} because no entry fitted`, sum("recompiles") ? "warn" : "good"],
-    [hits, "calls served", compiles + hits ? `${((100 * hits) / (compiles + hits)).toFixed(hits && compiles / hits < 0.01 ? 2 : 0)}% of all calls seen` : "", ""],
+    [hits, "calls served", calls ? `${((100 * hits) / calls).toFixed(hits && (calls - hits) / hits < 0.01 ? 2 : 0)}% of all calls seen` : "", ""],
+    ...(eager ? [[eager, "eager calls", "ran as plain Python", "warn"]] : []),
     [duration(sum("seconds")), "spent compiling", plural(sum("graphs"), "graph"), ""],
     [sum("breaks"), "graph breaks", "ways that depend on data", sum("breaks") ? "warn" : ""],
     [standing.length, "not compiled whole", standing.length ? Object.entries(STANDINGS).map(([kind, [text]]) => [standing.filter((f) => standingOf(f) === kind).length, text]).filter(([count]) => count).map(([count, text]) => `${number(count)} ${text}`).join(", ") : "every function is", standing.length ? "warn" : "good"],
@@ -59,7 +62,7 @@ function stageTable(stages) {
 function drawProcesses() {
   const shown = DATA.processes.slice(0, 16);
   const rows = shown.map((p) => h("span.process", { title: `${p.file}\n${p.folder}` }, h("b", processName(p)), DATA.processes.length > 1 ? h("code", clip(p.command, 50)) : null, h("span.dim", `${day(p.started)} · torch ${p.versions.torch} · Python ${p.versions.python} · ${p.host}`)));
-  return h("div.processes", rows, DATA.processes.length > shown.length ? h("span.dim", `and ${DATA.processes.length - shown.length} more`) : null, DATA.ranks.length > 1 ? h("p.note", `The folder has traces of ${DATA.ranks.length} runs. They are shown side by side, and none is compared with another.`) : null);
+  return h("div.processes", rows, DATA.processes.length > shown.length ? h("span.dim", `and ${DATA.processes.length - shown.length} more`) : null, DATA.runs ? h("p.note", `The traces are of ${DATA.runs.sides.length} runs. `, h("a", { href: href("runs") }, "Compare the runs")) : null);
 }
 
 function drawProblems() {

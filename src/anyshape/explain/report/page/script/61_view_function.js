@@ -9,7 +9,7 @@ function viewFunction(key) {
   return [
     crumbs(f),
     h("h1", h("span.mono", clip(functionName(f), 80)), " ", h("small.dim", { title: f.file }, `${baseName(f.file)}:${f.line}`)),
-    h("p.facts", plural(entries.length, "entry", "entries"), " · ", plural(sums.recompiles, "recompile"), " · ", plural(sums.hits, "hit"), " · ", `${duration(sums.seconds)} to compile`),
+    h("p.facts", plural(entries.length, "entry", "entries"), " · ", plural(sums.recompiles, "recompile"), " · ", plural(sums.hits, "hit"), " · ", sums.eager_calls ? `${plural(sums.eager_calls, "call")} as plain Python · ` : null, `${duration(sums.seconds)} to compile`),
     drawStanding(f),
     drawBody(f),
     section("tree", "Which sizes go where", "The way of a call: each question stands in the program, each box at the end is a compiled entry.", drawTree(f)),

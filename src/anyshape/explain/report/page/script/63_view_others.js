@@ -1,4 +1,4 @@
-// Advice, similar graphs, operators, profile, ranks, all compiles.
+// Advice, similar graphs, operators, profile, all compiles.
 
 function viewAdvice() {
   const saves = DATA.advice.reduce((total, each) => total + (each.saves || 0), 0);
@@ -12,10 +12,11 @@ function viewAdvice() {
 function drawAdviceCard(advice) {
   const lines = Object.entries(advice.excerpt || {}).map(([n, text]) => [Number(n), String(text)]);
   const settings = Object.entries(advice.environment || advice.settings || {});
-  const about = (advice.compile_ids || []).map((id) => ALL_ENTRIES.find((entry) => entry.id === id && (!advice.function || functionOf(entry.function).name === advice.function)) || id);
+  const isMeant = (f) => (!advice.function || f.name === advice.function) && (advice.run === undefined || processOf(f.process).run === advice.run);
+  const about = (advice.compile_ids || []).map((id) => ALL_ENTRIES.find((entry) => entry.id === id && isMeant(functionOf(entry.function))) || id);
   return h(
     "article.advice",
-    h("h3", h("span.saves", { title: "compiles that this would spare" }, advice.saves ? `−${advice.saves}` : "·"), String(advice.title || ""), " ", h("span.kind", String(advice.kind || ""))),
+    h("h3", h("span.saves", { title: "compiles that this would spare" }, advice.saves ? `−${advice.saves}` : "·"), String(advice.title || ""), " ", advice.run ? badge(advice.run) : null, h("span.kind", String(advice.kind || ""))),
     h("p", String(advice.cause || "")),
     advice.file ? (lines.length ? h("figure.excerpt", h("div.excerpt-head", { title: advice.file }, h("span.mono", `${baseName(advice.file)}:${advice.line}`)), h("pre", lines.map(([n, text]) => h(n === advice.line ? "div.line.here" : "div.line", h("span.n", n), h("code", python(text)))))) : excerpt([advice.file, advice.line, ""])) : null,
     h("p.remedy", h("b", "Do: "), String(advice.remedy || "")),
@@ -110,28 +111,4 @@ function viewCompiles() {
     return [h("span.dim", clock(attempt.time)), entryLink(entry.key, index), functionLink(f), statusBadge(attempt.status), duration(attempt.seconds), meter(attempt.stages), last ? h("span", { title: last.text }, clip(short(last.words), 70)) : h("span.dim", index ? "it grew" : "the first")];
   });
   return [h("h1", "All compiles"), h("p.facts", plural(all.length, "compile"), ", in the order in which they happened"), rows.length ? table(["time", "entry", "function", "", "took", "stages", "because"], rows, "list", 150) : empty("Nothing was compiled.")];
-}
-
-function viewRanks() {
-  const launches = DATA.ranks.filter((launch) => launch.processes.length > 1);
-  return [
-    h("h1", "Ranks"),
-    h("p.note", "The n-th compile of each function on each rank. Functions whose ranks went different ways come first; what differs is marked."),
-    launches.length ? launches.map((launch) => [launches.length > 1 ? h("h2", `Run ${launch.number + 1}`) : null, launch.functions.slice(0, 200).map(drawCompared)]) : empty("The trace is of one process, or of processes without ranks."),
-  ];
-}
-
-function drawCompared(f) {
-  const diverged = f.first_divergence !== null;
-  const draw = () => {
-    const rows = f.steps.map((step) => h(step.differing.length ? "tr.differs" : "tr", h("th", { scope: "row" }, `compile ${step.number + 1}`, h("div", step.differing.map((what) => badge(what, "warn")))), step.cells.map((cell) => h("td", cell ? rankCell(cell, step) : h("span.badge.bad", "none")))));
-    const told = f.steps.flatMap((step) => step.collectives.filter((each) => each)).slice(0, 1);
-    return [table(["", ...f.ranks.map((rank) => `rank ${rank}`)], rows, "grid", 40), told.map(collectiveNote)];
-  };
-  return fold(h("span", h("b.mono", clip(f.name, 60)), h("span.dim", ` ${baseName(f.file)}:${f.line} `), diverged ? badge(`diverges at compile ${f.first_divergence + 1}`, "bad") : badge("the same on all ranks", "good")), draw, diverged);
-}
-
-function rankCell(cell, step) {
-  const mark = (what, text) => (text ? h(step.differing.includes(what) ? "div.marked" : "div", short(text)) : null);
-  return [entryLink(cell.entry, cell.attempt), " ", statusBadge(cell.status), mark("sizes", cell.sizes), mark("decisions", cell.decided), cell.own_guards.length && step.differing.includes("guards") ? fold(plural(cell.own_guards.length, "guard of its own", "guards of its own"), () => h("ul", cell.own_guards.map((text) => h("li", h("code.wrap", short(text)))))) : null];
 }

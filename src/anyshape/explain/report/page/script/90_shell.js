@@ -8,6 +8,7 @@ const VIEWS = {
   operators: viewOperators,
   profile: viewProfile,
   ranks: viewRanks,
+  runs: viewRuns,
   function: viewFunction,
   entry: viewEntry,
 };
@@ -19,6 +20,7 @@ const KEYS = [
   ["c", "all compiles", () => go("compiles")],
   ["s", "similar graphs", () => go("similar")],
   ["r", "ranks", () => go("ranks")],
+  ["b", "runs, before and after", () => go("runs")],
   ["n", "next function or entry", () => step(1)],
   ["p", "previous function or entry", () => step(-1)],
   ["u", "up: from an entry to its function, from there to the overview", () => up()],
@@ -88,7 +90,7 @@ function drawSide(view, key) {
   const ranked = DATA.ranks.some((launch) => launch.processes.length > 1);
   const scrolled = side.scrollTop;
   side.replaceChildren(
-    h("div.links", link("overview", "Overview"), DATA.advised ? link("advice", "Advice", DATA.advice.length) : null, link("compiles", "All compiles", ALL_FUNCTIONS.reduce((sum, f) => sum + sumsOf(f).compiles, 0)), link("similar", "Similar graphs", DATA.similar.length), link("operators", "Operators"), link("profile", "Profile"), ranked ? link("ranks", "Ranks") : null),
+    h("div.links", link("overview", "Overview"), DATA.advised ? link("advice", "Advice", DATA.advice.length) : null, link("compiles", "All compiles", ALL_FUNCTIONS.reduce((sum, f) => sum + sumsOf(f).compiles, 0)), link("similar", "Similar graphs", DATA.similar.length), link("operators", "Operators"), link("profile", "Profile"), ranked ? link("ranks", "Ranks") : null, DATA.runs ? link("runs", "Runs", DATA.runs.sides.length) : null),
     h("h2", "Functions"),
     ...flat(functionLinks(isFunction)),
   );
