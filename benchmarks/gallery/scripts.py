@@ -55,7 +55,7 @@ SHOWN = {
     "per_sample_gradients": Shown(
         "Gradients of each sample",
         "`vmap`, `grad` and `jacrev` of `torch.func` around a compiled model. anyshape follows "
-        "`torch.func.grad` by itself, and does not follow `vmap` and `jacrev` yet: what calls these "
+        "`torch.func.grad` by itself, and does not follow `vmap` and `jacrev` yet: what calls them "
         "runs eagerly, and torch.compile is faster.",
     ),
     "distributed": Shown(
