@@ -8,6 +8,7 @@ from linecache import getline
 from typing import Final
 
 from anyshape.capture.dynamism_policy import DimDecision
+from anyshape.explain.library_lines import is_library
 from anyshape.guards.guard import Frame, Guard, Kind
 from anyshape.policy.decide import Choice
 from anyshape.policy.hints import what_changes
@@ -107,7 +108,8 @@ def _folded(conditions: Sequence[Guard], is_verbose: bool) -> list[list[Guard]]:
 
 def _place(frame: Frame) -> list[str]:
     code = getline(frame.filename, frame.line).strip()
-    return [f"      at {frame}", *([f"         {code}"] if code else [])]
+    whose = ", a library's line" if is_library(frame.filename) else ""
+    return [f"      at {frame}{whose}", *([f"         {code}"] if code else [])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple, cast
 
 from anyshape.events.kinds import Frame
-from anyshape.explain.advice.history import Compile, FunctionHistory, call_place, is_library
+from anyshape.explain.advice.history import Compile, FunctionHistory, call_place
 from anyshape.explain.advice.source_lines import Listing
+from anyshape.explain.library_lines import is_library
 
 #: A call may be written on so many lines.
 _MOST_LINES: Final = 8

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 from anyshape.events.kinds import (
     Decided,
@@ -59,14 +57,6 @@ def call_place(compiled: Compile) -> Frame | None:
     return calls[-1] if calls else None
 
 
-#: Whoever calls from there is not the program.
-_LIBRARY: Final = re.compile(r"[/\\](site-packages|dist-packages|lib[/\\]python\d)")
-
-
-def is_library(file: str) -> bool:
-    return _LIBRARY.search(file) is not None
-
-
 @dataclass(slots=True)
 class FunctionHistory:
     """A compiled function, or one life of it: `reset` begins another."""
@@ -79,8 +69,11 @@ class FunctionHistory:
     compiles: list[Compile] = field(default_factory=list[Compile])
     #: since when it runs eagerly for what no entry serves
     limit: RecompileLimit | None = None
-    #: calls, or all calls, that run eagerly
-    left: list[RunsEagerly] = field(default_factory=list[RunsEagerly])
+    #: calls, or all calls, that run eagerly,
+    #: and where the program made the call
+    left: list[tuple[RunsEagerly, Sequence[Frame]]] = field(
+        default_factory=list[tuple[RunsEagerly, Sequence[Frame]]]
+    )
 
 
 @dataclass(slots=True)
@@ -117,7 +110,7 @@ def _lives(function: TracedFunction) -> Iterator[FunctionHistory]:
             yield life
             began = entry.first.time
             life = FunctionHistory(function.name, function.file, function.line, began)
-        life.left += [each for a in entry.attempts for each in a.all(RunsEagerly)]
+        life.left += [(each, a.stack) for a in entry.attempts for each in a.all(RunsEagerly)]
         if entry.made:
             life.compiles.append(Compile(entry))
     life.limit = function.limit

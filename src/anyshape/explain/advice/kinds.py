@@ -27,7 +27,7 @@ KINDS: Final = {
         "static at first, dynamic later: {names}",
         "The first compile takes every size for fixed. {names} was seen as {values}: what changes"
         " becomes dynamic in the next compile, and the earlier one was for nothing.",
-        "Say from the start that it is dynamic: with the list of sources, with a mark on the"
+        "Say from the start that it is dynamic: with config.dynamic_sources, with a mark on the"
         " tensor before the call, or with a contract (anyshape.compile(shapes=...)). The profile"
         " does the same from the second run on.",
         lists_sources=True,
@@ -37,7 +37,7 @@ KINDS: Final = {
         "kept static by config.{detail}: {names}",
         "{names} was seen as {values}, and each value is compiled for: config.{detail} is"
         " {state}, and keeps it static whatever was seen.",
-        "Name it in the list of sources, which stands above the flag; or set"
+        "Name it in config.dynamic_sources, which stands above the flag; or set"
         " config.{detail} = {flipped} for all of its kind.{branch}",
         lists_sources=True,
     ),
@@ -45,7 +45,7 @@ KINDS: Final = {
         "kept static, since config.automatic_dynamic is off: {names}",
         "{names} was seen as {values}, and each value is compiled for: what was seen to change"
         " is not made dynamic.",
-        "Set config.automatic_dynamic = True, or name what changes in the list of sources, or"
+        "Set config.automatic_dynamic = True, or name what changes in config.dynamic_sources, or"
         " mark it.",
         lists_sources=True,
         patch="mark",
@@ -60,14 +60,14 @@ KINDS: Final = {
     "dynamic_false": Row(
         "kept static by dynamic=False: {names}",
         "{names} was seen as {values}; dynamic=False asks for a compile for each set of sizes.",
-        "Drop dynamic=False, and name what changes in the list of sources.",
+        "Drop dynamic=False, and name what changes in config.dynamic_sources.",
         lists_sources=True,
         patch="drop_dynamic_false",
     ),
     "marked_static": Row(
         "kept static by the program: {names}",
         "{names} was seen as {values}; {detail}.",
-        "Drop the mark, or name it in the list of sources, which stands above marks.",
+        "Drop the mark, or name it in config.dynamic_sources, which stands above marks.",
         lists_sources=True,
     ),
     "branch": Row(
@@ -104,7 +104,7 @@ KINDS: Final = {
         "a static size fixes a dynamic one: {names}",
         "`{code}` needs equal sizes ({detail}). {names} was static, and fixed the other with it;"
         " it was seen as {values}.",
-        "Let both be dynamic: name this one in the list of sources as well, or mark it too.",
+        "Let both be dynamic: name this one in config.dynamic_sources as well, or mark it too.",
         lists_sources=True,
         patch="mark",
     ),
@@ -130,7 +130,7 @@ KINDS: Final = {
         "{names} is a float that changes",
         "{names} was seen as {values}. Floats are part of the program as long as"
         " config.specialize_float is on, so that each value is compiled for.",
-        "Set config.specialize_float = False, and name it in the list of sources: it is an input"
+        "Set config.specialize_float = False, and name it in config.dynamic_sources: it is an input"
         " then. Or pass it as a tensor.",
         lists_sources=True,
         settings=(("specialize_float", False),),

@@ -10,7 +10,7 @@ from typing import Final
 from anyshape.events.kinds import Frame, GraphBreak, GuardFailure, Place, RunsEagerly
 from anyshape.explain.advice.advice import Advice, Setting
 from anyshape.explain.advice.findings import Finding
-from anyshape.explain.advice.history import Compile, FunctionHistory, call_place, is_library
+from anyshape.explain.advice.history import Compile, FunctionHistory, call_place
 from anyshape.explain.advice.kinds import KINDS, STATE, Row
 from anyshape.explain.advice.patches import propose
 from anyshape.explain.advice.source_lines import Listing
@@ -22,6 +22,7 @@ from anyshape.explain.advice.source_names import (
     text_in_words,
 )
 from anyshape.explain.guard_texts import state_parts
+from anyshape.explain.library_lines import in_library, own_line
 from anyshape.support.lazy_dataclass import replace
 
 #: So many values, or names, are listed before the rest is counted.
@@ -49,9 +50,12 @@ def _advice(function: FunctionHistory, group: Sequence[Finding], listing: Listin
     place = first.place or _call_of(first) or _first_use(function, sources, listing)
     words = _words(group, sources, listing.line(place.filename, place.line))
     patch = propose(row.patch, function, group, sources, listing) if row.patch else ""
+    made = _written(first.kind, function, place, words, listing)
+    made = _of_library(made, first.compiled.stack, _MARKED if sources else "")
+    if row.settings or row.lists_sources:
+        made = replace(made, remedy=row.remedy.format_map(words))  # a setting reaches a library too
     return replace(
-        _written(first.kind, function, place, words, listing),
-        cause=row.cause.format_map(words) + _reached(place, first),
+        made,
         patch=patch,
         settings=_settings(row, sources),
         saves=len(group),
@@ -77,13 +81,24 @@ def _written(
     )
 
 
-def _reached(place: Frame, finding: Finding) -> str:
-    """A line of a library is reached from a line of the program."""
-    call = call_place(finding.compiled)
-    if call is None or not is_library(place.filename) or is_library(call.filename):
-        return ""
-    where = f"{call.filename}:{call.line}"
-    return f" The line is a library's; the call at {where} leads there."
+_MARKED: Final = ", or mark its sizes (anyshape.mark_static, anyshape.mark_dynamic)"
+#: In place of what to change in a line that is a library's.
+_FOR_A_LIBRARY: Final = "{where}, pass arguments that do not lead there{sizes}; or keep the call"
+_KEPT_OUT: Final = " out of the compiled function (anyshape.disable)."
+
+
+def _of_library(advice: Advice, stack: Sequence[Frame], sizes: str = "") -> Advice:
+    """The same, if its line is in a library: whose it is, and what the program can do."""
+    library = in_library(advice.file)
+    if not library:
+        return advice
+    own = own_line(stack)
+    where = f"At your line {own.filename}:{own.line}" if own is not None else "Where you call it"
+    return replace(
+        advice,
+        cause=f"{advice.cause} The line is in {library}: a library, not your code.",
+        remedy=_FOR_A_LIBRARY.format(where=where, sizes=sizes) + _KEPT_OUT,
+    )
 
 
 def _call_of(finding: Finding) -> Frame | None:
@@ -204,9 +219,10 @@ def advice_on_breaks(function: FunctionHistory, listing: Listing) -> Iterator[Ad
     for stops in breaks.values():
         growths = {compiled.id: compiled.growths for _, compiled in stops}
         ids, saves = tuple(growths), sum(growths.values())
-        yield _stopped("graph_break", function, stops[0][0], listing, ids=ids, saves=saves)
-    for stop in {_key(each): each for each in function.left}.values():
-        yield _stopped("runs_eagerly", function, stop, listing)
+        made = _stopped("graph_break", function, stops[0][0], listing, ids=ids, saves=saves)
+        yield _of_library(made, stops[0][1].stack)
+    for stop, stack in {_key(each): (each, stack) for each, stack in function.left}.values():
+        yield _of_library(_stopped("runs_eagerly", function, stop, listing), stack)
 
 
 def _key(stop: GraphBreak | RunsEagerly) -> object:
