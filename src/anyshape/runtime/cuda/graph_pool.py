@@ -68,7 +68,7 @@ class GraphPool:
         graph = torch.cuda.CUDAGraph()
         try:
             streams = branch_streams(self._branches)
-            with torch.cuda.stream(self._side), _no_collection(), streams:
+            with torch.cuda.stream(self._side), _no_collection(), _no_cached_casts(), streams:
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = run()
@@ -105,6 +105,18 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
+@contextlib.contextmanager
+def _no_cached_casts() -> Iterator[None]:
+    """Autocast keeps what it casts of parameters for what comes behind, and a graph's memory does
+    not last so long."""
+    was_on = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(was_on)
+
+
 def _first_line(error: Exception) -> str:
     causes = [error]
     while (cause := causes[-1].__context__) is not None and isinstance(cause, Exception):
@@ -124,9 +136,9 @@ class GraphDevice:
         self._index = index
 
     def stream(self) -> int | None:
-        """The number of the current stream; None if that is recorded already, by the user or by
-        us."""
-        if torch.cuda.is_current_stream_capturing():
+        """The number of the current stream; None if another GPU is the current one, or if the
+        stream is recorded already, by the user or by us."""
+        if torch._C._cuda_getDevice() != self._index or torch.cuda.is_current_stream_capturing():
             return None
         return torch._C._cuda_getCurrentRawStream(self._index)
 
