@@ -525,7 +525,7 @@ def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
     said = "(not shown)" if setting.name in SECRETS else repr(value)
     accepted = setting.kind.accepted
     if origin.startswith("config."):
-        accepted = accepted.partition(" (")[0]  # other spellings are for the environment
+        accepted = accepted.partition(" (1/0")[0]  # other spellings are for the environment
     return BadSetting(origin=origin, value=said, accepted=accepted)
 
 

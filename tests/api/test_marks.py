@@ -563,7 +563,9 @@ def test_a_dynamic_int_after_compiling_has_stopped() -> None:
     compiled = anyshape.compile(f, dynamic=False)
     with config.patch(recompile_limit=1):
         assert compiled(torch.ones(2), DynamicInt(3))[1] is int
-        compiled(torch.ones(3), 3)
+        with pytest.warns(UserWarning, match="recompile_limit"):
+            compiled(torch.ones(3), 3)
+        assert compiled(torch.ones(3), DynamicInt(3))[1] is int
     anyshape.reset()
 
     def broken(graph: Any, examples: Any) -> Any:

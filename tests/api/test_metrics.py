@@ -110,7 +110,7 @@ def test_prometheus():
     assert text.endswith("\n")
     lines = text.splitlines()
     kinds = [line.split()[2] for line in lines if line.startswith("# TYPE")]
-    assert len(kinds) == len(set(kinds)) == 16
+    assert len(kinds) == len(set(kinds)) == 17
     for line in lines:
         assert line.startswith(("# HELP anyshape_", "# TYPE anyshape_")) or LINE.fullmatch(line)
     assert 'anyshape_hits_total{function="odd \\"name\\"\\\\ of\\ntwo lines"} 1' in lines

@@ -41,7 +41,7 @@ def test_a_fact_that_is_a_bound_once_another_size_is_fixed_narrows_the_range():
     exported = anyshape.export(by_sum, (ones(10), ones(1)), dynamic_shapes=spec)
     assert exported.symbols["a"].range == (4, 13)
     assert torch.equal(exported(ones(4), ones(1)), by_sum(ones(4), ones(1)))
-    with pytest.raises(ExportInputError, match=r"x.shape\[0\] is 3, where a is in \[4, 13\]"):
+    with pytest.raises(ExportInputError, match=r"x.shape\[0\] is 3, where 4 <= a <= 13"):
         exported(ones(3), ones(1))
 
 
@@ -53,7 +53,7 @@ def test_a_relation_does_not_widen_what_was_declared():
     spec = Shapes({"x": (Dim("a", 2, 10),), "y": (Dim("b", 1, 20),)}, "(a + b + 2) % 3 == 0")
     exported = anyshape.export(up_to_ten, (ones(5), ones(5)), dynamic_shapes=spec)
     assert torch.equal(exported(ones(10), ones(3)), up_to_ten(ones(10), ones(3)))
-    with pytest.raises(ExportInputError, match=r"x.shape\[0\] is 13, where a is in \[2, 10\]"):
+    with pytest.raises(ExportInputError, match=r"x.shape\[0\] is 13, where 2 <= a <= 10"):
         exported(ones(13), ones(3))
 
 

@@ -114,7 +114,7 @@ def test_sizes_of_several_symbols():
     ("y", "expected"),
     [
         (True, "L['y'] is an int, actual True of type bool"),
-        (9, "L['y'] in [2, 5], actual 9"),
+        (9, "2 <= L['y'] <= 5, actual 9"),
     ],
 )
 def test_symbols(y: object, expected: str):

@@ -110,7 +110,7 @@ class _Writer:
             self._lines.append(f"if not ({to_text(fact)}): return otherwise({parameters})")
         doubt = self._memory_doubt()
         if doubt:
-            self._lines.append(f"if {doubt}: return otherwise({parameters})")
+            self._lines += [f"if {doubt}:", f"    return otherwise({parameters})"]
         native = {
             buffer.name
             for part in self._parts
