@@ -20,7 +20,7 @@ REVEALED = {
     "compiled": "Compiled",
     "bare": "Compiled",
     "anyshape.compile(other)": "Net",
-    "plain.encode": "CompiledMethod",
+    "other.encode": "CompiledMethod",
     "later": "Compiled",
     "exported": "Exported",
 }

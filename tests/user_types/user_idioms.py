@@ -55,44 +55,6 @@ class Net(nn.Module):
     def log(self, x: Tensor) -> str:
         return str(x)
 
-    @classmethod
-    @anyshape.compile
-    def built(cls, x: Tensor, n: int = 1) -> int:
-        return int(x.sum()) + n
-
-
-class Plain:
-    @anyshape.compile
-    def encode(self, x: Tensor) -> Tensor:
-        return x * 2
-
-
-plain = Plain()
-assert_type(plain.encode(x), Tensor)
-assert_type(plain.encode.stats(), Stats)
-
-
-class Scaling(nn.Module):
-    """A `forward` that is compiled is no other method than torch's, for type checkers."""
-
-    @anyshape.compile
-    def forward(self, x: Tensor, by: float = 2.0) -> Tensor:
-        return x * by
-
-
-class Shifting(Scaling):
-    @anyshape.compile(dynamic=True)
-    def forward(self, x: Tensor, by: float = 2.0) -> Tensor:
-        return x + by
-
-
-assert_type(Scaling().forward(x, by=3.0), Tensor)
-assert_type(Shifting().forward(x), Tensor)
-Scaling().forward(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] as it must
-assert_type(Net.built(x), int)
-assert_type(Net().built(x, n=2), int)
-Net.built(x, m=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] as it must
-
 
 # 1-5: functions keep their signatures
 compiled = anyshape.compile(scaled)
@@ -147,7 +109,7 @@ assert_type(net.width, int)
 other = Net()
 assert_type(other.encode(x), Tensor)
 assert_type(other.decode(x, steps=2), tuple[Tensor, int])
-assert_type(anyshape.compile(other.encode).stats(), Stats)
+assert_type(other.encode.stats(), Stats)
 assert_type(Net.norm(x), float)
 assert_type(anyshape.compile(other.forward)(x), Tensor)
 other.encode(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] as it must
