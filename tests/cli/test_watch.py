@@ -126,7 +126,7 @@ def test_a_job_that_is_killed(job: Job, capsys: pytest.CaptureFixture[str]):
 
 def watching(trace: Path, *options: str, **how: Any) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "anyshape", "watch", str(trace), *options]
-    view: subprocess.Popen[bytes] = subprocess.Popen(command, stderr=subprocess.PIPE, **how)
+    view: Any = subprocess.Popen(command, stderr=subprocess.PIPE, **how)
     return view
 
 

@@ -4,14 +4,20 @@ recorded with, and leaves its results in memory that the next one overwrites."""
 from __future__ import annotations
 
 import ctypes
+import functools
+import math
+import operator
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed
+import torch.utils.checkpoint
 
-from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs
+from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs, only_starts_kernels
 from anyshape.config import config
 from anyshape.runtime.cuda.graph_pool import CannotRecord
 
@@ -299,3 +305,48 @@ def test_threads_of_one_stream(gpu: EmulatedDevice) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+# -- what may be recorded --------------------------------------------------------------------------
+
+
+@torch.library.custom_op("anyshape_tests::counted", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+class Applied(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x + 1
+
+
+def own(x: torch.Tensor) -> torch.Tensor:
+    return x + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(torch.add, torch.geqrf, torch.Tensor.add, torch.Tensor.__add__, torch.Tensor.index_copy_),
+        *(torch.nn.functional.linear, torch.nn.functional.scaled_dot_product_attention),
+        *(torch.nn.functional.gelu, torch.einsum, torch.ops.aten.add.Tensor, torch.ops.aten.mul),
+        *(operator.getitem, operator.add, math.sqrt, min, int, torch._C._set_grad_enabled),
+        vars(torch._C.TensorBase)["T"].__get__,
+    ],
+)
+def test_functions_of_torch_and_of_numbers_start_kernels(function: Any) -> None:
+    assert only_starts_kernels(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(counted, torch.ops.anyshape_tests.counted, torch.ops.anyshape_tests.counted.default),
+        *(own, Applied.apply, print, functools.partial(torch.add, 1), torch.distributed.all_reduce),
+        *(torch.cond, torch.utils.checkpoint.checkpoint, torch.cuda.synchronize, time.sleep),
+    ],
+)
+def test_what_may_do_more_does_not(function: Any) -> None:
+    """A replay would leave out what they do in Python."""
+    assert not only_starts_kernels(function)

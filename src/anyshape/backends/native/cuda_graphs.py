@@ -11,12 +11,14 @@ runs that function.
 
 from __future__ import annotations
 
+import types
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 import torch.fx
+from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.backends.native.recorded_graph import Pool, RecordedGraph, record
 from anyshape.backends.native.variant import Variant
@@ -25,9 +27,13 @@ from anyshape.events.native_counts import count
 from anyshape.graph.alias_analysis import match_of, result_of, root_of
 from anyshape.graph.plan import leaves
 from anyshape.ops.effects import changes_argument, writes_untold, written_by
+from anyshape.ops.higher_order_ops import region_of
+from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Meta
+from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, SYMBOL
-from anyshape.ops.origins import is_of_torch, is_original
+from anyshape.ops.origins import is_of_torch
+from anyshape.ops.runtime_checks import check_dense
 from anyshape.ops.table import lookup
 from anyshape.runtime.cuda.graph_pool import CannotRecord, GraphDevice
 from anyshape.symbolic import Size, Symbol, product, substitute
@@ -95,10 +101,50 @@ def why_not(graph: torch.fx.Graph) -> str:
         with_tensors = any(map(_metas, node.all_input_nodes))
         if SYMBOL in node.meta and with_tensors:
             return f"`{node.name}` waits for the GPU: its value is needed on the processor"
-        function = _function_of(node)
-        if lookup(function) is None and not (is_of_torch(function) or is_original(function)):
+        if region_of(node.target) is not None or not only_starts_kernels(_function_of(node)):
             return f"`{node.name}` may do more than start kernels"
     return ""
+
+
+#: What has code in Python and no row, and does nothing that a replay would miss: modes are compared
+#: when a graph is recorded.
+_OURS: Final = frozenset({check_dense, enter_mode, leave_mode})
+_OF_TORCH: Final = ("torch.functional", "torch.nn.functional", "torch._tensor")
+#: Whose native functions start kernels, or are about numbers.
+_NATIVE: Final = frozenset({"torch", "_operator", "math"})
+_NATIVE_KINDS: Final = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.GetSetDescriptorType,
+)
+#: has the functions of `torch` as methods
+_FUNCTIONS: Final = type(vars(torch._C)["_VariableFunctions"])
+_OF_NUMBERS: Final = frozenset({abs, min, max, int, float, bool, round, sum, pow, divmod})
+
+
+def only_starts_kernels(function: Any) -> bool:
+    """Whether all that a call does is on the GPU, or follows from the key. Operators of libraries
+    may have code in Python, which a replay leaves out."""
+    if isinstance(function, KernelLaunch):
+        return True
+    if isinstance(function, OpOverload | OpOverloadPacket):
+        return str(function).partition(".")[0] in ("aten", "prims")
+    if lookup(function) is not None or function in _OURS or function in _OF_NUMBERS:
+        return True
+    if isinstance(function, types.FunctionType):
+        return is_of_torch(function) and function.__module__ in _OF_TORCH
+    if isinstance(function, types.MethodWrapperType):  # `x.T`, as the call of its descriptor
+        function = function.__self__
+    owner = getattr(function, "__objclass__", None) or getattr(function, "__self__", None)
+    if owner is _FUNCTIONS:
+        return True
+    home = owner.__name__ if isinstance(owner, types.ModuleType) else _module_of(owner)
+    return isinstance(function, _NATIVE_KINDS) and home.partition(".")[0] in _NATIVE
+
+
+def _module_of(owner: object) -> str:
+    return str((owner if isinstance(owner, type) else type(owner)).__module__)
 
 
 def _metas(node: torch.fx.Node) -> list[Meta]:
