@@ -9,6 +9,7 @@ import math
 import operator
 import threading
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ import torch.utils.checkpoint
 
 from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs, only_starts_kernels
 from anyshape.config import config
+from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.runtime.cuda.graph_pool import CannotRecord
 
 NONE = frozenset[int]()
@@ -344,6 +346,7 @@ def test_functions_of_torch_and_of_numbers_start_kernels(function: Any) -> None:
     [
         *(counted, torch.ops.anyshape_tests.counted, torch.ops.anyshape_tests.counted.default),
         *(own, Applied.apply, print, functools.partial(torch.add, 1), torch.distributed.all_reduce),
+        KernelLaunch(types.SimpleNamespace(fn=own), (), {}, {}),
         *(torch.cond, torch.utils.checkpoint.checkpoint, torch.cuda.synchronize, time.sleep),
     ],
 )

@@ -226,6 +226,31 @@ def test_memory_is_stable_over_many_shapes() -> None:
     assert compiled.stats().recompiles == 0
 
 
+counts: list[int] = []
+
+
+@torch.library.custom_op("anyshape_gpu_tests::counted", mutates_args=())
+def counted(x: Tensor) -> Tensor:
+    counts.append(1)
+    return x + 1
+
+
+@counted.register_fake
+def counted_shape(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_code_in_python_runs_at_each_call() -> None:
+    compiled = by_graphs(lambda x: counted(x * 2) * 3)
+    x = randn(5, 4)
+    compiled(x)
+    counts.clear()
+    for _ in range(6):
+        torch.testing.assert_close(compiled(x), (x * 2 + 1) * 3)
+    assert len(counts) == 6
+    assert "no CUDA graphs" in said(compiled)
+
+
 def test_an_index_out_of_range_is_told() -> None:
     """By torch or by us, as soon as somebody waits: not by a wrong answer. In a process of its own,
     since the GPU does not work for it any more."""

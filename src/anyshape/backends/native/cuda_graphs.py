@@ -28,7 +28,6 @@ from anyshape.graph.alias_analysis import match_of, result_of, root_of
 from anyshape.graph.plan import leaves
 from anyshape.ops.effects import changes_argument, writes_untold, written_by
 from anyshape.ops.higher_order_ops import region_of
-from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Meta
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, SYMBOL
@@ -125,9 +124,8 @@ _OF_NUMBERS: Final = frozenset({abs, min, max, int, float, bool, round, sum, pow
 
 def only_starts_kernels(function: Any) -> bool:
     """Whether all that a call does is on the GPU, or follows from the key. Operators of libraries
-    may have code in Python, which a replay leaves out."""
-    if isinstance(function, KernelLaunch):
-        return True
+    may have code in Python, which a replay leaves out; kernels of the program may be tuned at some
+    call, and follow addresses to what is copied."""
     if isinstance(function, OpOverload | OpOverloadPacket):
         return str(function).partition(".")[0] in ("aten", "prims")
     if lookup(function) is not None or function in _OURS or function in _OF_NUMBERS:
