@@ -20,6 +20,7 @@ import torch
 import torch.fx
 from torch._ops import OpOverload, OpOverloadPacket
 
+from anyshape.backends.native.alias_check import may_write, no_alias
 from anyshape.backends.native.recorded_graph import Pool, RecordedGraph, record
 from anyshape.backends.native.variant import Variant
 from anyshape.config import config
@@ -239,11 +240,20 @@ class Variants:
         return Variant(branches=True) if 0 < rows <= self._SOME else None
 
 
+_TENSORS: Final = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_NUMBERS: Final = (int, float, bool, type(None), torch.dtype, torch.device)
+
+
+def _has_address(value: object) -> bool:
+    """Whether it is a tensor whose elements lie in memory, and nothing else does."""
+    return type(value) in _TENSORS and value.layout == torch.strided and not value.is_quantized
+
+
 class ShapeGraphs:
     """A function of a graph's inputs, by CUDA graphs where shapes are hot.
 
-    `apart`: of what it may write to, whether that shares memory with nothing else; asked again for
-    each call, since inputs that are copied do not show it. `check`: called before a replay."""
+    `apart`: of what native code writes to, whether it may, sharing memory with nothing else.
+    `check`: called before a replay."""
 
     def __init__(
         self,
@@ -267,6 +277,9 @@ class ShapeGraphs:
         #: inputs that did not
         self._moving: set[int] = set()
         self._key: Callable[..., Any] | None = None
+        #: inputs by place, since there is a key: those that are copied, and written to
+        self._copied: list[int] = []
+        self._written: list[int] = []
         #: shapes that are not recorded, and why
         self._refused: dict[Any, str] = {}
         #: why none is recorded from now on
@@ -278,11 +291,13 @@ class ShapeGraphs:
         if stream is None or self._given_up:
             return self._run(*args)
         key_of = self._key or self._make_key(args)
+        if key_of is None:
+            return self._run(*args)
         key = stream, tuple([flag() for flag in _FLAGS]), key_of(*args)
         found = self._graphs.get(key)
         if found is None:
             return self._plain_or_recorded(key, stream, args)
-        if self._apart is not None and not self._apart(*args):
+        if not self._is_apart(args):
             return self._run(*args)
         self._check()
         with found.pool.lock:
@@ -292,8 +307,13 @@ class ShapeGraphs:
 
     # -- keys --------------------------------------------------------------------------------------
 
-    def _make_key(self, args: Sequence[Any]) -> Callable[..., Any]:
-        """A function of the inputs: their sizes, numbers, and addresses of those that stay."""
+    def _make_key(self, args: Sequence[Any]) -> Callable[..., Any] | None:
+        """A function of the inputs: their sizes, numbers, and addresses of those that stay. None if
+        there is one whose memory is not known by its address."""
+        odd = [value for value in args if not _has_address(value) and type(value) not in _NUMBERS]
+        if odd:
+            self._given_up = f"an input is a {type(odd[0]).__name__}"
+            return None
         parts: list[str] = []
         for place, value in enumerate(args):
             name = f"a{place}"
@@ -304,6 +324,9 @@ class ShapeGraphs:
                 parts += [f"{name}.shape", f"{name}.stride()"]
             if self._stays(place):
                 parts.append(f"{name}.data_ptr()")
+        tensors = [p for p, value in enumerate(args) if isinstance(value, torch.Tensor)]
+        self._copied = [place for place in tensors if not self._stays(place)]
+        self._written = [place for place in tensors if place in self._inputs.written]
         names = "".join(f"a{place}, " for place in range(len(args)))
         made: dict[str, Any] = {}
         exec(f"def key({names}): return ({''.join(f'{part}, ' for part in parts)})", made)
@@ -345,14 +368,14 @@ class ShapeGraphs:
         if pool.taken > config.cuda_graph_memory_mb << 20:
             self._refused[key] = "config.cuda_graph_memory_mb is used up"
             return self._run(*args)
-        if self._apart is not None and not self._apart(*args):
+        if not self._is_apart(args):
             return self._run(*args)
         with pool.lock:
             if len(self._graphs) >= config.cuda_graph_limit and not self._made_room():
                 return self._run(*args)
             try:
                 own = None if self._variants is None else self._variants.run_for(args)
-                recorded = record(pool, own or self._run, args, self._copied(args))
+                recorded = record(pool, own or self._run, args, self._copied)
             except CannotRecord as error:
                 self._refused[key] = str(error)
                 if len(self._refused) >= _MOST_NAMED and not self._graphs:
@@ -373,12 +396,16 @@ class ShapeGraphs:
         del self._graphs[key]
         return True
 
-    def _copied(self, args: Sequence[Any]) -> list[int]:
-        return [
-            place
-            for place, value in enumerate(args)
-            if isinstance(value, torch.Tensor) and not self._stays(place)
-        ]
+    def _is_apart(self, args: Sequence[Any]) -> bool:
+        """Whether what is written to may be, and shares no memory with what is copied: that would
+        be what it was before the call."""
+        if self._apart is not None and not self._apart(*args):
+            return False
+        written = [args[place] for place in self._written]
+        copied = [args[place] for place in self._copied]
+        if not written or not copied:
+            return True
+        return no_alias()(len(written), *written, *copied) or may_write(written, copied)
 
     # -- for people --------------------------------------------------------------------------------
 
