@@ -244,7 +244,7 @@ _TENSORS: Final = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _NUMBERS: Final = (int, float, bool, type(None), torch.dtype, torch.device)
 
 
-def _has_address(value: object) -> bool:
+def _has_address(value: Any) -> bool:
     """Whether it is a tensor whose elements lie in memory, and nothing else does."""
     return type(value) in _TENSORS and value.layout == torch.strided and not value.is_quantized
 
