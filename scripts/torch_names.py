@@ -49,7 +49,7 @@ HERE: dict[str, str] = {
     "torch.compiler.list_backends": '`["eager", "inductor", "native"]`; `inductor` means `native`',
     "torch.compiler.set_default_backend": "for those who do not choose one",
     "torch.compiler.get_default_backend": "the backend that was set, or `native`",
-    "torch.compiler.cudagraph_mark_step_begin": "nothing: results of CUDA graphs are yours, and never overwritten",
+    "torch.compiler.cudagraph_mark_step_begin": "nothing: results are never overwritten",
     "torch.compiler.set_enable_guard_collectives": "named as without effect; ranks cannot hang",
     "torch.compiler.save_cache_artifacts": "named as without effect; code is kept in `cache_dir`",
     "torch.compiler.load_cache_artifacts": "named as without effect; code is kept in `cache_dir`",
