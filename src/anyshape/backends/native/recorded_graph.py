@@ -68,7 +68,11 @@ class RecordedGraph:
         self._copies = copies
         #: an integer is the place of an input that is a result itself
         self._results = results
-        self._blocks = blocks
+        alone = {
+            each.block: each for each in results if isinstance(each, _Result) and each.is_alone
+        }
+        #: of each block its address and size, and the result that is all there is in it
+        self._outputs = [(*block, alone.get(number)) for number, block in enumerate(blocks)]
         #: inputs by place, as often as autograd is told that they were written to
         self._moved = moved
         self._kind = kind
@@ -85,9 +89,9 @@ class RecordedGraph:
         self._graph.replay()
         made: list[torch.Tensor] = []
         results: list[Any] = []
-        for number, block in enumerate(self._blocks):
-            tensor = self._allocated(number, block)
-            copy(tensor.data_ptr(), block.address, block.size)
+        for address, size, alone in self._outputs:
+            tensor = self._allocated(size, alone)
+            copy(tensor.data_ptr(), address, size)
             made.append(tensor)
         if self._moved and not is_first:
             increment_version([args[place] for place in self._moved])
@@ -108,13 +112,12 @@ class RecordedGraph:
                 results.append(empty.set_(storage, each.offset, each.shape, each.strides))
         return self._kind(results)
 
-    def _allocated(self, number: int, block: _Block) -> torch.Tensor:
-        for each in self._results:
-            if isinstance(each, _Result) and each.block == number and each.is_alone:
-                return torch.empty_strided(
-                    each.shape, each.strides, dtype=each.dtype, device=self._device
-                )
-        return torch.empty(block.size, dtype=torch.uint8, device=self._device)
+    def _allocated(self, size: int, alone: _Result | None) -> torch.Tensor:
+        if alone is None:
+            return torch.empty(size, dtype=torch.uint8, device=self._device)
+        return torch.empty_strided(
+            alone.shape, alone.strides, dtype=alone.dtype, device=self._device
+        )
 
 
 class _Constant(NamedTuple):

@@ -108,12 +108,16 @@ class Driver:
         finally:
             library.cuLinkDestroy(state)
 
-    def copy(self, target: int, source: int, size: int, stream: ctypes.c_void_p) -> None:
+    @functools.cached_property
+    def _copying(self) -> Any:
+        # With its types known, arguments need no objects of their own: it is called often.
+        found = self._library["cuMemcpyDtoDAsync_v2"]
+        found.argtypes = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p)
+        return found
+
+    def copy(self, target: int, source: int, size: int, stream: int) -> None:
         """Bytes from one place on GPUs to another, as soon as the stream comes to it."""
-        code = self._library.cuMemcpyDtoDAsync_v2(
-            ctypes.c_uint64(target), ctypes.c_uint64(source), ctypes.c_size_t(size), stream
-        )
-        self._check(code, "cuMemcpyDtoDAsync")
+        self._check(self._copying(target, source, size, stream), "cuMemcpyDtoDAsync")
 
     def load(self, cubin: bytes) -> int:
         """A module in the current context. It is never unloaded: kernels may be under way."""

@@ -8,7 +8,6 @@ pool is ever handed out; whoever replays a graph copies results from it.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import threading
 import warnings
@@ -30,7 +29,7 @@ class GraphPool:
 
     def __init__(self, device: int, stream: int) -> None:
         self.device = device
-        self._stream = ctypes.c_void_p(stream)
+        self._stream = stream
         #: filling inputs, replaying and copying results are one, for threads that share the stream
         self.lock: Final = threading.RLock()
         #: bytes that recording has taken from the GPU
