@@ -67,3 +67,29 @@ def test_one_graph_for_all_sizes(name: str) -> None:
         x = torch.randn(n, m)
         assert compiled(x) == program(x)
     assert compiled.stats().graphs == 1
+
+
+def _laid_out(shape: tuple[int, ...], memory_format: torch.memory_format) -> torch.Tensor:
+    return torch.ones(shape).contiguous(memory_format=memory_format)
+
+
+@pytest.mark.parametrize(
+    "order", list(itertools.permutations(["last", "empty", "empty last", "plain"]))
+)
+def test_a_memory_format_of_nothing_is_in_its_strides(order: tuple[str, ...]) -> None:
+    """Torch says of an empty tensor that it is contiguous, and of other formats by its strides."""
+    inputs = {
+        "last": _laid_out((2, 3, 2, 2), torch.channels_last),
+        "empty": torch.ones(0, 3, 2, 2),
+        "empty last": torch.empty_strided((0, 3, 2, 2), (12, 1, 6, 3)),
+        "plain": torch.ones(2, 3, 2, 2),
+    }
+
+    def asks(x: torch.Tensor) -> tuple[bool, bool]:
+        last = x.is_contiguous(memory_format=torch.channels_last)
+        return last, (x * 2).is_contiguous(memory_format=torch.channels_last)
+
+    compiled = anyshape.compile(asks, dynamic=True)
+    for name in (*order, *order):
+        x = inputs[name]
+        assert compiled(x) == asks(x), name
