@@ -54,9 +54,8 @@ SHOWN = {
     ),
     "per_sample_gradients": Shown(
         "Gradients of each sample",
-        "`vmap`, `grad` and `jacrev` of `torch.func` around a compiled model. anyshape follows "
-        "`torch.func.grad` by itself, and does not follow `vmap` and `jacrev` yet: what calls "
-        "these runs eagerly, and torch.compile is faster.",
+        "`vmap`, `grad` and `jacrev` of `torch.func` around a compiled model. anyshape does not "
+        "follow `torch.func.grad` yet: what calls it runs eagerly, and torch.compile is faster.",
     ),
     "distributed": Shown(
         "Data parallel",

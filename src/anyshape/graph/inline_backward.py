@@ -13,31 +13,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence, Set
-from typing import Any, Final
+from typing import Any
 
 import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from anyshape.graph.alias_analysis import is_in_place, is_part, match_of, result_of, root_of
+from anyshape.graph.alias_analysis import root_of
 from anyshape.graph.autograd_step import Step
-from anyshape.graph.backward_graph import MODES, TrainingGraphs, training_graphs
+from anyshape.graph.backward_graph import TrainingGraphs, training_graphs
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.plan import Unlowerable
-from anyshape.ops.effects import may_draw
 from anyshape.ops.families.autograd_gradients import gradients
 from anyshape.ops.families.pinned_layout import dense_in_order
 from anyshape.ops.meta import Dense, Meta
-from anyshape.ops.node_meta import (
-    ARGUMENT,
-    CALL,
-    FACTS,
-    RESULT,
-    SYMBOL,
-    UNRECORDED,
-    VERSION,
-    RecordedCall,
-)
+from anyshape.ops.node_meta import CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
 from anyshape.symbolic import Facts, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -48,56 +38,24 @@ def computes_gradients(graph: torch.fx.Graph) -> bool:
     return any(node.target is gradients for node in graph.nodes)
 
 
-def with_inline_backward(
-    module: torch.fx.GraphModule, *, with_steps: bool = False
-) -> torch.fx.GraphModule:
-    """The same inputs and outputs. Raises `Unlowerable` where torch's autograd has to do it; of
-    single operators it may, `with_steps`."""
+def with_inline_backward(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The same inputs and outputs. Raises `Unlowerable` where torch's autograd has to do it."""
     found = [node for node in module.graph.nodes if node.target is gradients]
     if len(found) != 1:
         raise Unlowerable("gradients are computed more than once")
-    made = _LazyGraphModule(torch.nn.Module(), _Inline(module, found[0], with_steps).run())
+    made = _LazyGraphModule(torch.nn.Module(), _Inline(module, found[0]).run())
     made.meta |= module.meta
     return made
 
 
-_SWITCH: Final[Any] = torch._C._set_grad_enabled
-#: What inputs do not have.
-_OF_CALLS: Final = (CALL, ARGUMENT, VERSION)
-
-
-def _requires_grad(node: Node) -> bool:
-    entry = match_of(node)
-    return entry is not None and entry.op.name == "requires_grad_"
-
-
-def _made_leaf(node: Node) -> Meta:
-    """What is known of a tensor that has gradients from here on."""
-    entry = match_of(node)
-    marks = [user for user in node.users if _requires_grad(user)]
-    if entry is None or entry.op.name != "detach" or not marks:
-        raise Unlowerable("gradients of what is computed on the way")
-    return marks[0].meta[RESULT]
-
-
-def _is_pure(node: Node) -> bool:
-    entry = match_of(node)
-    if entry is None or is_in_place(node):
-        return False
-    return not may_draw(node.meta[CALL].function) and not entry.op.effects.writes
-
-
 class _Inline:
-    def __init__(self, module: torch.fx.GraphModule, at: Node, with_steps: bool) -> None:
-        self._with_steps = with_steps
+    def __init__(self, module: torch.fx.GraphModule, at: Node) -> None:
         self._module = module
         self._at = at
         self._nodes = list(module.graph.nodes)
         self._graph = torch.fx.Graph()
         #: nodes of the new graph for those of the old one
         self._mapped: dict[Node, Any] = {}
-        #: what is known of leaves that the program makes
-        self._leaves: dict[Node, Meta] = {}
         #: what stands for the gradients, by their places
         self._grads: list[Node] = []
 
@@ -106,12 +64,8 @@ class _Inline:
         before, after = self._nodes[:place], self._nodes[place + 1 :]
         inputs = [node for node in self._nodes if node.op == "placeholder"]
         results, tensors, weights = self._arguments()
-        for node in inputs:
-            self._mapped[node] = self._copied(node)
-        self._graph.call_function(torch._C._set_grad_enabled, (False,))
-        made = [each for each in tensors if each not in inputs]
-        if made:
-            inputs, before = self._before(inputs, before, made)
+        if not all(each in inputs for each in tensors):
+            raise Unlowerable("gradients of what is computed on the way")
         # What is needed behind, by itself: the results come first.
         read = {each for node in after for each in node.all_input_nodes}
         read |= {each for each in weights if each is not None}
@@ -120,6 +74,9 @@ class _Inline:
         program = functionalized(part)
         graphs = training_graphs(part, program, self._numbers(program, inputs, len(results)))
         self._check(graphs, len(results))
+        for node in inputs:
+            self._mapped[node] = self._copied(node)
+        self._graph.call_function(torch._C._set_grad_enabled, (False,))
         outputs, kept = self._forward(graphs, inputs)
         self._mapped |= zip([*results, *later], outputs, strict=True)
         seeds = list(map(self._seed, results, weights))
@@ -131,36 +88,6 @@ class _Inline:
         self._graph.lint()
         return self._graph
 
-    def _before(
-        self, inputs: list[Node], nodes: Sequence[Node], leaves: Sequence[Node]
-    ) -> tuple[list[Node], list[Node]]:
-        """Do what comes before gradients begin, at leaves that the program makes; gives what the
-        rest is given, and the rest."""
-        for leaf in leaves:
-            self._leaves[leaf] = _made_leaf(leaf)
-        marks = {user for leaf in leaves for user in leaf.users if _requires_grad(user)}
-        behind = set(leaves)
-        inside: list[Node] = []
-        for node in nodes:
-            if node.op == "placeholder" or node in marks or node.target is _SWITCH:
-                continue
-            if node.target in MODES:
-                raise Unlowerable("modes change where gradients are recorded")
-            if node in leaves and not behind.isdisjoint(node.all_input_nodes):
-                raise Unlowerable("gradients of what is computed on the way")
-            if not behind.isdisjoint(node.all_input_nodes):
-                behind.add(node)
-            elif inside and CALL in node.meta and not _is_pure(node):
-                raise Unlowerable("something is written or drawn where gradients are recorded")
-            else:
-                self._mapped[node] = self._copied(node)
-                if result_of(node) is not None:
-                    continue
-            inside.append(node)  # numbers, too
-        own = set(inside)
-        read = dict.fromkeys(e for node in inside for e in node.all_input_nodes if e not in own)
-        return list(dict.fromkeys((*inputs, *read, *leaves))), inside
-
     def _arguments(self) -> tuple[list[Node], list[Node], list[Node | None]]:
         results, tensors, weights = self._at.args[:3]
         return list(results), list(tensors), list(weights)  # pyright: ignore[reportArgumentType] lists
@@ -170,16 +97,8 @@ class _Inline:
     ) -> torch.fx.GraphModule:
         graph = torch.fx.Graph()
         mapped: dict[Node, Node] = {}
-        for node in inputs:
-            made = mapped[node] = graph.placeholder(node.name)
-            made.meta = {key: each for key, each in node.meta.items() if key not in _OF_CALLS}
-            if is_part(node):
-                made.meta[RESULT] = result_of(node)
-            if node in self._leaves:
-                made.meta[RESULT] = self._leaves[node]
-        for node in nodes:
-            if node.op != "placeholder":
-                mapped[node] = graph.node_copy(node, mapped.__getitem__)
+        for node in (*inputs, *(each for each in nodes if each.op != "placeholder")):
+            mapped[node] = graph.node_copy(node, mapped.__getitem__)
         graph.output(tuple(mapped[node] for node in outputs))
         made = _LazyGraphModule(torch.nn.Module(), graph)
         made.meta |= self._module.meta
@@ -205,7 +124,7 @@ class _Inline:
             raise Unlowerable("a result has no gradient")
         for module in (graphs.forward, graphs.backward):
             for node in module.graph.nodes:
-                if isinstance(node.target, Step) and not self._with_steps:
+                if isinstance(node.target, Step):
                     raise Unlowerable(f"torch's autograd does {node.target.__name__}")
 
     # -- the parts ---------------------------------------------------------------------------------

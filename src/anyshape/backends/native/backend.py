@@ -35,14 +35,13 @@ from anyshape.errors import InternalError
 from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
-from anyshape.graph.alias_analysis import result_of
 from anyshape.graph.autograd import is_recorded
 from anyshape.graph.backward_graph import MODES, TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.graph_text import graph_text
-from anyshape.graph.inline_backward import computes_gradients, with_inline_backward
+from anyshape.graph.inline_backward import computes_gradients
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
@@ -53,7 +52,6 @@ from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
 from anyshape.loops.program import Segment
 from anyshape.loops.text import segment_text
-from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import COMPILE_ID, CUDA_GRAPHS, EXPECTED, FACTS, REPORT
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.support.lazy_dataclass import dataclass, field, replace
@@ -180,7 +178,7 @@ def _by_shape(
 
 def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
     if computes_gradients(graph.graph):
-        return _built_with_own_gradients(graph, now)
+        raise Unlowerable("a result requires grad, and autograd computes gradients in the graph")
     explicit = explicit_autocast(graph)
     run = without_autocast(_built_without_autocast)(explicit, now)
     if explicit is graph:
@@ -188,22 +186,6 @@ def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..
     graph.meta[REPORT] = explicit.meta[REPORT]
     # Guards see to it that calls are under the autocast that is on now.
     return without_autocast(run) if torch.is_autocast_enabled("cpu") else run
-
-
-def _built_with_own_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
-    """Of a graph that asks for gradients itself, and gives nothing that has any."""
-    (output,) = [node for node in graph.graph.nodes if node.op == "output"]
-    results = [result_of(each) for each in output.all_input_nodes if each.op != "placeholder"]
-    if any(isinstance(each, Meta) and each.requires_grad for each in results):
-        raise Unlowerable("a result requires grad, and autograd computes gradients in the graph")
-    if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
-        raise Unlowerable("autograd computes gradients in the graph, under autocast")
-    made = with_inline_backward(graph, with_steps=True)
-    if is_recorded(made.graph.nodes):
-        raise Unlowerable("autograd computes gradients in the graph, and records others")
-    run = _built(made, [], now)
-    graph.meta[REPORT] = made.meta[REPORT]
-    return run
 
 
 def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:

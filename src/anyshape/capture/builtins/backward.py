@@ -150,7 +150,7 @@ def _backward_of(
         raise AbortCapture("`grad_variables`, which is deprecated", "say `grad_tensors`")
     results = _tensors(hooks, tensors)
     weights = _weights(hooks, grad_tensors, len(results))
-    reached = leaves_of(results)
+    reached = _leaves(results)
     if not reached:
         with torch._C.DisableTorchFunction():
             torch.autograd.backward(results, weights, retain_graph=True)  # raises
@@ -166,7 +166,7 @@ def _backward_of(
     grads = _grads_of(hooks)
     for leaf, grad in zip(
         reached,
-        gradients_of(hooks, results, reached, weights, retain_graph, create_graph, True),
+        _gradients(hooks, results, reached, weights, retain_graph, create_graph, True),
         strict=True,
     ):
         if grad is not None:
@@ -191,7 +191,7 @@ def _grad(
     tensors = _tensors(hooks, inputs)
     weights = _weights(hooks, grad_outputs, len(results))
     unused = bool(allow_unused) or bool(materialize_grads)
-    found = gradients_of(hooks, results, tensors, weights, retain_graph, create_graph, unused)
+    found = _gradients(hooks, results, tensors, weights, retain_graph, create_graph, unused)
     if materialize_grads:
         return tuple(
             hooks.call(torch.zeros_like, own) if each is None else each
@@ -200,7 +200,7 @@ def _grad(
     return tuple(found)
 
 
-def gradients_of(
+def _gradients(
     hooks: Hooks,
     results: Sequence[torch.Tensor],
     tensors: Sequence[torch.Tensor],
@@ -258,7 +258,7 @@ def _functions(results: Iterable[torch.Tensor]) -> list[Any]:
         return functions_behind([each.grad_fn for each in results])
 
 
-def leaves_of(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def _leaves(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors that gradients end at."""
     with torch._C.DisableTorchFunction():
         own = [each for each in results if each.grad_fn is None and each.requires_grad]

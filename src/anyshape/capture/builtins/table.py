@@ -16,7 +16,6 @@ from anyshape.capture.builtins import (
     effects,
     flex_attention,
     foreach,
-    function_transforms,
     gradient_checkpoints,
     iteration,
     numbers,
@@ -88,7 +87,7 @@ _OPERATORS: Final[Models] = {
 _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
-    *(flex_attention, triton_kernels, function_transforms, gradient_checkpoints, other_compilers),
+    *(flex_attention, triton_kernels, gradient_checkpoints, other_compilers),
 )
 
 
@@ -108,10 +107,7 @@ MODELS: Final[Models] = {
 #: Functions that call what they are given, through hooks, and do nothing else with it.
 CALLERS: Final = frozenset(
     function
-    for models in (
-        *(control_flow, flex_attention, function_transforms),
-        *(gradient_checkpoints, other_compilers),
-    )
+    for models in (control_flow, flex_attention, gradient_checkpoints, other_compilers)
     for function in models.MODELS
 )
 
