@@ -18,6 +18,7 @@ import torch
 import torch.distributed
 import torch.utils.checkpoint
 
+from anyshape.backends.native import cuda_graphs
 from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs, only_starts_kernels
 from anyshape.config import config
 from anyshape.ops.kernel_launch import KernelLaunch
@@ -251,6 +252,20 @@ def test_flags_of_torch_are_part_of_the_key(gpu: EmulatedDevice) -> None:
     assert recorded(gpu) == 2
 
 
+@pytest.mark.parametrize("part", ["cuda.matmul", "cudnn.conv", "cudnn.rnn"])
+def test_precisions_may_be_set_in_the_new_way(gpu: EmulatedDevice, part: str) -> None:
+    """Torch's older functions raise from there on."""
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    owner = operator.attrgetter(part)(torch.backends)
+    before = owner.fp32_precision
+    try:
+        for owner.fp32_precision in ("ieee", "tf32") * 5:
+            assert graphs(torch.ones(2))[0].tolist() == [2.0, 2.0]
+    finally:
+        owner.fp32_precision = before
+    assert recorded(gpu) == 2
+
+
 def test_few_shapes_are_kept(gpu: EmulatedDevice) -> None:
     graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
     with config.patch(cuda_graph_limit=3):
@@ -278,6 +293,30 @@ def test_memory_is_bounded(gpu: EmulatedDevice) -> None:
             graphs(torch.ones(3))
     assert recorded(gpu) == 0
     assert any("cuda_graph_memory_mb" in line for line in graphs.lines())
+
+
+def test_refusals_are_forgotten_with_the_calls(
+    gpu: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda_graphs, "_MOST_COUNTED", 16)
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    with config.patch(cuda_graph_memory_mb=1):
+        gpu.pool(0).taken = 2 << 20
+        for n in range(200):
+            for _ in range(5):
+                graphs(torch.ones(n))
+    assert len(graphs._refused) <= 16
+
+
+def test_where_nothing_can_be_recorded_calls_run(gpu: EmulatedDevice) -> None:
+    def pool(stream: int) -> EmulatedPool:
+        raise CannotRecord("out of memory")
+
+    gpu.pool = pool
+    graphs = ShapeGraphs(lambda x: (x + 1,), Inputs(NONE, NONE, NONE), gpu)
+    for _ in range(6):
+        assert graphs(torch.ones(2))[0].tolist() == [2.0, 2.0]
+    assert graphs.lines() == ["no CUDA graphs: out of memory"]
 
 
 def test_what_cannot_be_recorded_runs_and_says_why(gpu: EmulatedDevice) -> None:

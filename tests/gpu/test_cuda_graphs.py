@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
+from anyshape.runtime.cuda import graph_pool
 from tests.gpu.device import DEVICE, needs_gpu
 from tests.gpu.scripts import output
 
@@ -192,6 +193,37 @@ def test_streams_and_threads() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_streams_to_record_with_are_nobody_elses() -> None:
+    """Torch hands out its streams by turns: one that a user has may be another's as well, and
+    graphs that run at the same time would have one workspace for products."""
+    compiled = by_graphs(block)
+    w = randn(64, 64)
+    users = [torch.cuda.Stream() for _ in range(40)]
+    for stream in users[:3]:
+        with torch.cuda.stream(stream):
+            for _ in range(5):
+                compiled(randn(7, 64), w)
+    torch.cuda.synchronize()
+    own = [each.cuda_stream for pool in graph_pool._pools.values() for each in pool._streams]
+    assert len(own) >= 12
+    assert len({*own, *(stream.cuda_stream for stream in users)}) == len(own) + 32
+
+
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+def test_precision_is_as_it_was_set_last(precision: str) -> None:
+    compiled = by_graphs(block)
+    x, w = randn(256, 512), randn(512, 512)
+    matmul = torch.backends.cuda.matmul
+    before = matmul.fp32_precision
+    try:
+        for matmul.fp32_precision in ("ieee", "tf32", precision):
+            for _ in range(5):
+                for ours, eager in zip(compiled(x, w), block(x, w), strict=True):
+                    torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5)
+    finally:
+        matmul.fp32_precision = before
 
 
 def test_inside_a_graph_of_the_user() -> None:

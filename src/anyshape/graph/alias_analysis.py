@@ -60,6 +60,13 @@ class Sharing:
         return first in self._written or self._seen[first] > made_here
 
 
+def function_of(node: torch.fx.Node) -> Any:
+    """The function that a node calls."""
+    if (call := node.meta.get(CALL)) is not None:
+        return call.function
+    return getattr(torch.Tensor, node.target) if isinstance(node.target, str) else node.target
+
+
 def match_of(node: torch.fx.Node) -> OpMatch | None:
     """The operator that a node calls, if it is one of the table."""
     call = node.meta.get(CALL)

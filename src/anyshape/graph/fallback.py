@@ -9,6 +9,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.graph.alias_analysis import function_of
 from anyshape.graph.aliasing import (
     Foreign,
     Several,
@@ -142,8 +143,7 @@ class Calling(Mutation):
         return made
 
     def _written_handles(self, node: torch.fx.Node, args: Any, kwargs: Any) -> Sequence[TensorView]:
-        function: Any = node.meta[CALL].function if CALL in node.meta else node.target
-        return handles_in(may_be_written(function, args, kwargs))
+        return handles_in(may_be_written(function_of(node), args, kwargs))
 
     def _may_follow_addresses(self, given: Sequence[TensorView]) -> None:
         """A kernel may find addresses of other tensors among its arguments, in a tensor of integers

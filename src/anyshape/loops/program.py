@@ -8,7 +8,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from anyshape.loops.expr import Dtype
 from anyshape.loops.kernels import Kernel
@@ -16,6 +16,9 @@ from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, Symbol
 
 Role = Literal["input", "output", "temporary"]
+
+#: Branches of a CUDA graph beside the stream that all is recorded in.
+MOST_BRANCHES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

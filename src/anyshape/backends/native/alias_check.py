@@ -35,7 +35,7 @@ def may_write(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -
         start = tensor.data_ptr()
         if not start and tensor.numel():
             return False
-        end = start + (tensor.nbytes if dense else _reach(tensor))
+        end = start + (tensor.nbytes if dense else extent(tensor))
         if any(start < there and begin < end for begin, there in spans):
             return False
         spans.append((start, end))
@@ -48,13 +48,13 @@ def may_write(changed: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -
             return False
         if start >= last:
             continue
-        end = start + _reach(tensor)
+        end = start + extent(tensor)
         if end > first and any(start < there and begin < end for begin, there in spans):
             return False
     return True
 
 
-def _reach(tensor: torch.Tensor) -> int:
+def extent(tensor: torch.Tensor) -> int:
     """Bytes from the first to behind the last element."""
     if tensor.is_contiguous():
         return tensor.nbytes

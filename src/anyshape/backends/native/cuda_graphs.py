@@ -11,9 +11,10 @@ runs that function.
 
 from __future__ import annotations
 
+import functools
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
@@ -25,13 +26,13 @@ from anyshape.backends.native.recorded_graph import Pool, RecordedGraph, record
 from anyshape.backends.native.variant import Variant
 from anyshape.config import config
 from anyshape.events.native_counts import count
-from anyshape.graph.alias_analysis import match_of, result_of, root_of
+from anyshape.graph.alias_analysis import function_of, match_of, result_of, root_of
 from anyshape.graph.plan import leaves
 from anyshape.ops.effects import changes_argument, writes_untold, written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.modes import enter_mode, leave_mode
-from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, SYMBOL
+from anyshape.ops.node_meta import PARAMETER, RESULT, SYMBOL
 from anyshape.ops.origins import is_of_torch
 from anyshape.ops.runtime_checks import check_dense
 from anyshape.ops.table import lookup
@@ -46,27 +47,38 @@ _USED: Final = 16
 #: Shapes that are named to people.
 _MOST_NAMED: Final = 8
 
+
+def _float32_precisions() -> Iterator[Callable[[], Any]]:
+    """What of float32 may be rounded. The two older functions raise where a user has set it with
+    the newer ones, and these know what was set with the older."""
+    if (newer := getattr(torch._C, "_get_fp32_precision_getter", None)) is None:
+        yield from (torch._C._get_cudnn_allow_tf32, torch._C._get_float32_matmul_precision)
+    else:
+        yield from (functools.partial(newer, "cuda", kind) for kind in ("matmul", "conv", "rnn"))
+
+
 #: What the kernels that torch chooses depend on, beside their arguments.
-_FLAGS: Final = tuple(
-    getattr(torch._C, name)
-    for name in (
-        "_get_cublas_allow_fp16_reduced_precision_reduction",
-        "_get_cublas_allow_bf16_reduced_precision_reduction",
-        "_get_cublas_allow_fp16_accumulation",
-        "_get_cudnn_enabled",
-        "_get_cudnn_benchmark",
-        "_get_cudnn_deterministic",
-        "_get_cudnn_allow_tf32",
-        "_get_deterministic_algorithms",
-        "_get_float32_matmul_precision",
-        "_get_flash_sdp_enabled",
-        "_get_mem_efficient_sdp_enabled",
-        "_get_math_sdp_enabled",
-        "_get_cudnn_sdp_enabled",
-        "_get_blas_preferred_backend",
-        "_get_linalg_preferred_backend",
-    )
-    if hasattr(torch._C, name)
+_FLAGS: Final = (
+    *_float32_precisions(),
+    *(
+        getattr(torch._C, name)
+        for name in (
+            "_get_cublas_allow_fp16_reduced_precision_reduction",
+            "_get_cublas_allow_bf16_reduced_precision_reduction",
+            "_get_cublas_allow_fp16_accumulation",
+            "_get_cudnn_enabled",
+            "_get_cudnn_benchmark",
+            "_get_cudnn_deterministic",
+            "_get_deterministic_algorithms",
+            "_get_flash_sdp_enabled",
+            "_get_mem_efficient_sdp_enabled",
+            "_get_math_sdp_enabled",
+            "_get_cudnn_sdp_enabled",
+            "_get_blas_preferred_backend",
+            "_get_linalg_preferred_backend",
+        )
+        if hasattr(torch._C, name)
+    ),
 )
 
 
@@ -101,7 +113,7 @@ def why_not(graph: torch.fx.Graph) -> str:
         with_tensors = any(map(_metas, node.all_input_nodes))
         if SYMBOL in node.meta and with_tensors:
             return f"`{node.name}` waits for the GPU: its value is needed on the processor"
-        if region_of(node.target) is not None or not only_starts_kernels(_function_of(node)):
+        if region_of(node.target) is not None or not only_starts_kernels(function_of(node)):
             return f"`{node.name}` may do more than start kernels"
     return ""
 
@@ -150,14 +162,6 @@ def _metas(node: torch.fx.Node) -> list[Meta]:
     return [leaf for leaf in leaves(result_of(node)) if isinstance(leaf, Meta)]
 
 
-def _function_of(node: torch.fx.Node) -> Any:
-    call = node.meta.get(CALL)
-    if call is not None:
-        return call.function
-    is_method = isinstance(node.target, str)
-    return getattr(torch.Tensor, str(node.target)) if is_method else node.target
-
-
 def inputs_of(graph: torch.fx.Graph) -> Inputs:
     places = [node for node in graph.nodes if node.op == "placeholder"]
     calls = [node for node in graph.nodes if node.op in ("call_function", "call_method")]
@@ -174,7 +178,7 @@ def _is_static(node: torch.fx.Node) -> bool:
 
 def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
     """What a call may write to."""
-    function, match = _function_of(node), match_of(node)
+    function, match = function_of(node), match_of(node)
     if match is None or writes_untold(function):
         is_told = not changes_argument(function, node.args, node.kwargs)
         return [] if is_told and not writes_untold(function) else node.all_input_nodes
@@ -361,14 +365,19 @@ class ShapeGraphs:
             return self._run(*args)
         if len(self._calls) >= _MOST_COUNTED:
             self._calls.clear()
+            self._refused.clear()
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         if calls <= config.cuda_graph_after or key in self._refused:
             return self._run(*args)
-        pool = self._device.pool(stream)
+        if not self._is_apart(args):
+            return self._run(*args)
+        try:
+            pool = self._device.pool(stream)
+        except CannotRecord as error:
+            self._given_up = str(error)
+            return self._run(*args)
         if pool.taken > config.cuda_graph_memory_mb << 20:
             self._refused[key] = "config.cuda_graph_memory_mb is used up"
-            return self._run(*args)
-        if not self._is_apart(args):
             return self._run(*args)
         with pool.lock:
             if len(self._graphs) >= config.cuda_graph_limit and not self._made_room():

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch.autograd.graph import increment_version
 
+from anyshape.backends.native.alias_check import extent
 from anyshape.ops.modes import modes_now
 from anyshape.runtime.cuda.graph_pool import CannotRecord
 
@@ -154,7 +155,7 @@ def record(
     ]
     if set(moved) & set(copied):
         raise CannotRecord("an input that was to be copied is written to")
-    sizes = {place: _extent(args[place]) * args[place].element_size() for place in copied}
+    sizes = {place: extent(args[place]) for place in copied}
     copies = [_Copy(p, given[p].data_ptr(), size) for p, size in sizes.items() if size]
     device = next(each.device for each in tensors.values())
     results, blocks = _results(result, tensors)
@@ -163,14 +164,6 @@ def record(
 
 def _tensors(values: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:
     return [(place, each) for place, each in enumerate(values) if isinstance(each, torch.Tensor)]
-
-
-def _extent(tensor: torch.Tensor) -> int:
-    """Elements from the first to the last one, and those between."""
-    if 0 in tensor.shape:
-        return 0
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return 1 + sum((size - 1) * stride for size, stride in pairs)
 
 
 def _results(
@@ -201,7 +194,7 @@ def _results(
             found.append(_Result(None, place, *layout, offset))
             continue
         number = blocks.setdefault(storage._cdata, len(blocks))
-        end = int(each.storage_offset() + _extent(each)) * each.element_size()
+        end = int(each.storage_offset()) * each.element_size() + extent(each)
         if number == len(sizes):
             sizes.append(_Block(storage.data_ptr(), end))
         else:

@@ -3,7 +3,8 @@
 Those of one matrix with several weights (queries, keys and values; gates) are independent of each
 other, and small ones leave most of a GPU idle. Where a run is recorded, each but the first is in a
 branch of its own, which ends behind the last. Between them nothing is freed that another one could
-be given: what they read is one buffer, and weights that the caller has.
+be given: what they read is one buffer, and weights that the caller has; what they write is read
+behind them.
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from anyshape.loops.program import Area, Buffer, Extern, Step
+from anyshape.loops.program import MOST_BRANCHES, Area, Buffer, Extern, Step, buffers_of
 
 #: Functions that write to their first argument, by the place of the matrix that is multiplied.
 _PRODUCTS: Final = {"mm_out": 1, "addmm_out": 2}
-#: Branches of one group, the first aside.
-MOST: Final = 3
 
 #: What the code says where a group begins; a branch has its number from 1 on, and 0 ends them.
 BEGIN: Final = -1
@@ -28,9 +27,15 @@ def branches_of(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> dict[in
     found: dict[int, int] = {}
     group: list[int] = []
     last: Area | None = None
+    last_touch = {name: number for number, step in enumerate(steps) for name in buffers_of(step)}
     for number, step in enumerate([*steps, None]):
         shared = None if step is None else _shared(step, buffers)
-        if group and (shared is None or shared != last or len(group) > MOST):
+        if shared is not None and step is not None:
+            target = buffers_of(step)[0]
+            # What nobody reads may share its memory with what the next product writes.
+            if buffers[target].role != "output" and last_touch[target] == number:
+                shared = None
+        if group and (shared is None or shared != last or len(group) > MOST_BRANCHES):
             if len(group) > 1:
                 found |= {each: place for place, each in enumerate(group)}
             group = []

@@ -5,12 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import torch
-
-#: Beside the stream that all is recorded in.
-MOST_BRANCHES: Final = 3
 
 
 class _Recording(threading.local):

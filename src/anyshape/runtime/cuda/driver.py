@@ -21,6 +21,8 @@ _DYNAMIC_SHARED: Final = 8
 _SHARED_OPT_IN: Final = 97
 #: CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 _PROCESSORS: Final = 16
+#: CU_STREAM_NON_BLOCKING
+_NON_BLOCKING: Final = 1
 #: CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
 _COOPERATIVE: Final = 95
 
@@ -118,6 +120,14 @@ class Driver:
     def copy(self, target: int, source: int, size: int, stream: int) -> None:
         """Bytes from one place on GPUs to another, as soon as the stream comes to it."""
         self._check(self._copying(target, source, size, stream), "cuMemcpyDtoDAsync")
+
+    def new_stream(self) -> int:
+        """A stream of the current context that nobody else has. It is never destroyed."""
+        found = ctypes.c_void_p()
+        code = self._library.cuStreamCreate(ctypes.byref(found), _NON_BLOCKING)
+        self._check(code, "cuStreamCreate")
+        assert found.value is not None
+        return found.value
 
     def load(self, cubin: bytes) -> int:
         """A module in the current context. It is never unloaded: kernels may be under way."""

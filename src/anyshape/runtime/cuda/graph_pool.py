@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.runtime.cuda.branch_streams import MOST_BRANCHES, branch_streams
+from anyshape.loops.program import MOST_BRANCHES
+from anyshape.runtime.cuda.branch_streams import branch_streams
 from anyshape.runtime.cuda.driver import driver
 
 
@@ -34,15 +35,19 @@ class GraphPool:
         self.lock: Final = threading.RLock()
         #: bytes that recording has taken from the GPU
         self.taken = 0
+        #: torch's own come round, and a graph has memory for products by stream: no other graph
+        #: that may run meanwhile has these
+        self._streams: Final = [
+            torch.cuda.ExternalStream(driver().new_stream(), device)
+            for _ in range(1 + MOST_BRANCHES)
+        ]
         self._begin()
 
     def _begin(self) -> None:
         """A stream and memory to record with. A graph of nothing holds the memory, which would be
         gone with the last graph, and its end tells torch's generator that no capture is under way:
         one that failed does not."""
-        self._side = torch.cuda.Stream(self.device)
-        #: for branches of a graph: no other graph that may run meanwhile has them
-        self._branches = [torch.cuda.Stream(self.device) for _ in range(MOST_BRANCHES)]
+        self._side, *self._branches = self._streams
         self._pool = torch.cuda.graph_pool_handle()
         self._first = torch.cuda.CUDAGraph()
         for stream in (*self._branches, self._side):
@@ -74,7 +79,8 @@ class GraphPool:
                 finally:
                     _end(graph)
         except Exception as error:
-            self._begin()
+            with contextlib.suppress(RuntimeError):  # the next one tells, if it lasts
+                self._begin()
             raise CannotRecord(_first_line(error)) from error
         finally:
             self.taken += max(0, torch.cuda.memory_reserved(self.device) - before)
@@ -145,5 +151,14 @@ class GraphDevice:
         found = _pools.get((self._index, stream))
         if found is None:
             with _lock:
-                found = _pools.setdefault((self._index, stream), GraphPool(self._index, stream))
+                found = _pools.get((self._index, stream))
+                if found is None:
+                    found = _pools[self._index, stream] = _made(self._index, stream)
         return found
+
+
+def _made(device: int, stream: int) -> GraphPool:
+    try:
+        return GraphPool(device, stream)
+    except Exception as error:
+        raise CannotRecord(_first_line(error)) from error
