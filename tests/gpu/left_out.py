@@ -61,7 +61,6 @@ LEFT_OUT: Final = {
     "tests/native/test_first_run.py::*": _PROCESSOR,
     "tests/native/test_training_benchmark.py::*": "generators and steps are the processor's",
     "tests/native/test_recorded_operators.py::*": "generators are the processor's",
-    "tests/native/test_training_autocast.py::*": "it is about autocast on the processor",
     "tests/native/test_gradient_rows.py::test_other_dtypes[[]bilinear-dtype1]": _ROUNDED,
     "tests/native/test_workloads.py::test_peak_memory*": _MEMORY,
 }

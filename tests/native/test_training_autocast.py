@@ -13,10 +13,14 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.backends.native import small_graphs
-from anyshape.ops.autocast_casts import CastsInside, autocast_casts
+from anyshape.ops.autocast_casts import Autocast, CastsInside, autocast_casts
 from anyshape.ops.meta import Meta, contiguous
+from anyshape.ops.meta_tensors import mapped_tree
+from anyshape.support.lazy_dataclass import replace
 from tests import devices
 
+#: its kind
+DEVICE = torch.get_default_device().type
 WIDTH = 8
 #: Of the largest gradient: results are rounded to eight bits.
 CLOSE = 2e-2
@@ -43,22 +47,22 @@ def _heads(x: Tensor) -> Tensor:
 
 
 def _nested(x: Tensor) -> Tensor:
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         y = F.linear(x, W, B)
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(DEVICE, enabled=False):
             z = y.float() @ W
         return y + F.linear(z, W)
 
 
 def _partly(x: Tensor) -> Tensor:
     y = x @ W
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         y = y @ W
     return y @ W.to(y.dtype)
 
 
 def _without_gradient(x: Tensor) -> Tensor:
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(DEVICE, torch.bfloat16):
         with torch.no_grad():
             shares = (x.detach() @ x.detach().t()).softmax(-1)
         return shares @ (x @ W)
@@ -89,7 +93,7 @@ def _steps(x: Tensor, count: int) -> Tensor:
 
 
 def _in_half(x: Tensor) -> Tensor:
-    with torch.autocast("cpu", torch.float16):
+    with torch.autocast(DEVICE, torch.float16):
         y = x @ W
     return y.float() + x @ W
 
@@ -98,7 +102,7 @@ def _outcome(call: Callable[[Tensor], Any], x: Tensor, around: bool) -> list[Any
     x = x.clone().requires_grad_()
     for each in PARAMETERS:
         each.grad = None
-    with torch.autocast("cpu", torch.bfloat16, enabled=around):
+    with torch.autocast(DEVICE, torch.bfloat16, enabled=around):
         result = call(x)
     weight = torch.linspace(-1, 1, result.numel()).view(result.shape).to(result.dtype)
     (result * weight).float().sum().backward()
@@ -129,7 +133,7 @@ def _check(program: Callable[[Tensor], Any], around: bool) -> Any:
 @pytest.mark.parametrize("inside", [False, True])
 def test_gradients(name: str, inside: bool) -> None:
     def region(x: Tensor) -> Tensor:
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             return PROGRAMS[name](x)
 
     compiled = _check(region if inside else PROGRAMS[name], not inside)
@@ -167,9 +171,9 @@ def test_backward_in_the_region_and_again() -> None:
     found: list[list[Any]] = []
     for call in (program, compiled, compiled):
         x = torch.ones(3, WIDTH, requires_grad=True)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(DEVICE, torch.bfloat16):
             result = call(x)
-            assert torch.is_autocast_enabled("cpu")
+            assert torch.is_autocast_enabled(DEVICE)
         (first,) = torch.autograd.grad(result.sum(), x, create_graph=True)
         (second,) = torch.autograd.grad(first.square().sum(), W)
         found.append([result.detach(), first.detach(), second])
@@ -186,7 +190,7 @@ def test_hooks_run_the_program_as_it_is() -> None:
     handle = W.register_hook(lambda grad: seen.append(grad.dtype))
     try:
         for call in (program, compiled, compiled):
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(DEVICE, torch.bfloat16):
                 one, other = call(torch.ones(2, WIDTH))
                 assert (one.dtype, other.dtype) == (torch.bfloat16, torch.bfloat16)
             (one.sum() + other.sum()).backward()
@@ -203,10 +207,10 @@ def test_scaled_steps() -> None:
         model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.GELU(), nn.Linear(WIDTH, 1))
         call: Any = anyshape.compile(model) if compiles else model
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=2)
+        scaler = torch.amp.GradScaler(DEVICE, init_scale=16.0, growth_interval=2)
         for _ in range(4):
             optimizer.zero_grad()
-            with torch.autocast("cpu", torch.bfloat16):
+            with torch.autocast(DEVICE, torch.bfloat16):
                 loss = call(x).square().mean()
             scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
@@ -226,37 +230,87 @@ def _meta(*shape: int, dtype: torch.dtype = torch.float32) -> Meta:
 
 
 HALF, SINGLE = torch.bfloat16, torch.float32
+OFF = Autocast(False, HALF)
+
+CALLS: list[tuple[Any, Any, list[torch.dtype | None] | None]] = [
+    (F.linear, (_meta(4, 8), _meta(6, 8), _meta(6)), [HALF, HALF, HALF]),
+    (F.linear, (_meta(4, 8, dtype=HALF), _meta(6, 8)), [None, HALF]),
+    (torch.add, (_meta(4), _meta(4, dtype=HALF)), [None, None]),
+    (F.mse_loss, (_meta(4, dtype=HALF), _meta(4)), [SINGLE, None]),
+    (torch.Tensor.to, (_meta(4, dtype=HALF), SINGLE), [None]),
+    (F.embedding, (_meta(4, dtype=torch.int64), _meta(9, 8)), [None, None]),
+    (lambda x, w: x.mm(w) + x, (_meta(4, 4), _meta(4, 4)), None),
+    (lambda x: x.nonzero(), (_meta(4),), None),
+]
+#: Devices have lists of their own.
+ON_CPU: list[tuple[Any, Any, list[torch.dtype | None] | None]] = [
+    (torch.cat, ([_meta(4), _meta(4, dtype=HALF)],), [None, SINGLE]),
+    (torch.einsum, ("ij,jk->ik", _meta(4, 8), _meta(8, 4)), None),
+]
+#: Without a GPU, torch has no way to tell of some.
+ON_GPU: list[tuple[Any, Any, list[torch.dtype | None] | None]] = [
+    (torch.cat, ([_meta(4), _meta(4, dtype=HALF)],), [None, None]),
+    (torch.einsum, ("ij,jk->ik", _meta(4, 8), _meta(8, 4)), [HALF, HALF]),
+    (torch.exp, (_meta(4, dtype=HALF),), [SINGLE]),
+    (F.layer_norm, (_meta(4, 8, dtype=HALF), (8,)), [SINGLE]),
+    (torch.sum, (_meta(4, dtype=HALF),), [SINGLE]),
+    (torch.sum, (_meta(4, 8, dtype=torch.float16), -1), [SINGLE]),
+    (torch.cumsum, (_meta(4, dtype=HALF), 0), [SINGLE]),
+    (torch.sum, (_meta(4),), [None]),
+    (torch.sum, (_meta(4, dtype=torch.int64),), [None]),
+    (F.softmax, (_meta(4, 8, dtype=HALF), -1), [SINGLE]),
+    (F.softmax, (_meta(4, 8, dtype=torch.float16), -1), [SINGLE]),
+    (F.log_softmax, (_meta(4, 8, dtype=torch.float16), -1), [SINGLE]),
+    (F.gelu, (_meta(4, dtype=HALF),), [None]),
+]
+
+
+def _casts(device: str, function: Any, args: Any) -> list[torch.dtype | None]:
+    given = mapped_tree(args, lambda leaf: _on(leaf, device))
+    state = {"cpu": OFF, "cuda": OFF, device: Autocast(True, HALF)}
+    return autocast_casts(function, given, {}, state, lambda size: size)  # pyright: ignore[reportArgumentType]
+
+
+def _on(leaf: Any, device: str) -> Any:
+    return replace(leaf, device=torch.device(device)) if isinstance(leaf, Meta) else leaf
 
 
 @pytest.mark.parametrize(
-    ("function", "args", "expected"),
+    ("device", "function", "args", "expected"),
     [
-        (F.linear, (_meta(4, 8), _meta(6, 8), _meta(6)), [HALF, HALF, HALF]),
-        (F.linear, (_meta(4, 8, dtype=HALF), _meta(6, 8)), [None, HALF]),
-        (torch.add, (_meta(4), _meta(4, dtype=HALF)), [None, None]),
-        (F.mse_loss, (_meta(4, dtype=HALF), _meta(4)), [SINGLE, None]),
-        (torch.cat, ([_meta(4), _meta(4, dtype=HALF)],), [None, SINGLE]),
-        (torch.Tensor.to, (_meta(4, dtype=HALF), SINGLE), [None]),
-        (F.embedding, (_meta(4, dtype=torch.int64), _meta(9, 8)), [None, None]),
-        (torch.einsum, ("ij,jk->ik", _meta(4, 8), _meta(8, 4)), None),
-        (lambda x, w: x.mm(w) + x, (_meta(4, 4), _meta(4, 4)), None),
-        (lambda x: x.nonzero(), (_meta(4),), None),
+        *(("cpu", *call) for call in (*CALLS, *ON_CPU)),
+        *(("cuda", *call) for call in CALLS),
     ],
 )
-def test_casts(function: Any, args: Any, expected: list[torch.dtype | None] | None) -> None:
-    def casts() -> list[torch.dtype | None]:
-        return autocast_casts(function, args, {}, HALF, lambda size: size)  # pyright: ignore[reportArgumentType]
-
+def test_casts(
+    device: str, function: Any, args: Any, expected: list[torch.dtype | None] | None
+) -> None:
     if expected is None:
         with pytest.raises(CastsInside):
-            casts()
+            _casts(device, function, args)
     else:
-        assert casts() == expected
-        with torch.autocast("cpu", torch.float16):
-            assert casts() == expected  # what is on around it does not matter
+        assert _casts(device, function, args) == expected
+        with torch.autocast(DEVICE, torch.float16):
+            assert _casts(device, function, args) == expected  # what is on around does not matter
+
+
+@pytest.mark.parametrize(("function", "args", "expected"), ON_GPU)
+def test_casts_of_gpus(function: Any, args: Any, expected: list[torch.dtype | None]) -> None:
+    try:
+        assert _casts("cuda", function, args) == expected
+    except CastsInside:
+        if torch.cuda.is_available():
+            raise
+
+
+def test_autocast_of_another_device_is_nothing() -> None:
+    state = {"cpu": OFF, "cuda": Autocast(True, HALF)}
+    args = _meta(4, 8), _meta(8, 4)
+    assert autocast_casts(torch.mm, args, {}, state, lambda size: 4) == [None, None]
 
 
 def test_nothing_of_it_warns() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        autocast_casts(torch.mm, (_meta(2, 2), _meta(2, 2)), {}, HALF, lambda size: 2)
+        for device in ("cpu", "cuda"):
+            _casts(device, torch.mm, (_meta(2, 2), _meta(2, 2)))

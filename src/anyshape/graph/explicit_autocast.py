@@ -19,7 +19,15 @@ from anyshape.errors import AnyshapeError
 from anyshape.graph.checkpoint_regions import mark_behind
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import RecordedTerms
-from anyshape.ops.autocast_casts import Autocast, CastsInside, autocast_casts
+from anyshape.ops.autocast_casts import (
+    DEVICES,
+    Autocast,
+    AutocastState,
+    CastsInside,
+    autocast_casts,
+    autocast_now,
+    is_any_on,
+)
 from anyshape.ops.bind import works_in_place
 from anyshape.ops.gradient import Term
 from anyshape.ops.infer import infer
@@ -37,12 +45,11 @@ Node = torch.fx.Node
 def explicit_autocast(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The graph itself if autocast has no part in it. Raises `Unlowerable` where it does more than
     to cast arguments. Autocast around the graph is as it is now."""
-    if torch.is_autocast_enabled("cuda"):
-        raise Unlowerable("a result requires grad, and autocast is on for GPUs")
-    if torch.is_autocast_enabled("cpu") and not torch.is_autocast_cache_enabled():
+    around = autocast_now()
+    is_on = is_any_on(around)
+    if is_on and not torch.is_autocast_cache_enabled():
         raise Unlowerable("a result requires grad, and autocast keeps no casts")
-    around = Autocast(torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"))
-    if not around.enabled and not any(_enters_autocast(node) for node in graph.graph.nodes):
+    if not is_on and not any(_enters_autocast(node) for node in graph.graph.nodes):
         return graph
     made = _LazyGraphModule(torch.nn.Module(), _Explicit(graph, around).graph())
     made.meta |= graph.meta
@@ -54,13 +61,13 @@ def _enters_autocast(node: Node) -> bool:
 
 
 class _Explicit:
-    def __init__(self, graph: torch.fx.GraphModule, around: Autocast) -> None:
+    def __init__(self, graph: torch.fx.GraphModule, around: AutocastState) -> None:
         self._old = graph.graph
         self._graph = torch.fx.Graph()
         self._terms = RecordedTerms(self._graph, graph.meta[FACTS])
         self._mapped: dict[Node, Node] = {}
         #: of all modes that the graph is in, innermost last; None for another one than autocast
-        self._modes: list[Autocast | None] = [around]
+        self._modes: list[AutocastState | None] = [around]
         #: what autocast does to calls, which equal layers have in common
         self._known: dict[Any, list[torch.dtype | None]] = {}
         #: casts of weights in this region
@@ -83,24 +90,24 @@ class _Explicit:
         return self._graph
 
     @property
-    def _state(self) -> Autocast:
+    def _state(self) -> AutocastState:
         return next(each for each in reversed(self._modes) if each is not None)
 
     def _enter(self, device: Any, dtype: Any, enabled: Any, cached: Any) -> None:
-        if device != "cpu" and enabled:
-            raise Unlowerable("a result requires grad, and autocast is on for GPUs")
         if enabled and not cached:
             raise Unlowerable("a result requires grad, and autocast keeps no casts")
-        self._modes.append(Autocast(enabled, dtype) if device == "cpu" else self._state)
+        if enabled and device not in DEVICES:
+            raise Unlowerable(f"a result requires grad, and autocast is on for {device}")
+        self._modes.append({**self._state, device: Autocast(enabled, dtype)})
 
     def _leave(self) -> None:
         self._modes.pop()
-        if sum(each is not None for each in self._modes) == 1 and not self._state.enabled:
+        if sum(each is not None for each in self._modes) == 1 and not is_any_on(self._state):
             self._cached.clear()
 
     def _node(self, node: Node) -> Node:
         call = node.meta.get(CALL)
-        if call is None or not self._state.enabled or not _metas((call.args, call.kwargs)):
+        if call is None or not is_any_on(self._state) or not _metas((call.args, call.kwargs)):
             return self._graph.node_copy(node, self._mapped.__getitem__)
         name = getattr(call.function, "__name__", str(call.function))
         if node.kwargs.keys() != call.kwargs.keys():
@@ -139,11 +146,11 @@ class _Explicit:
         entry = lookup(function)
         if entry is None:
             raise CastsInside
-        key = function, self._state.dtype, repr(mapped_tree((args, kwargs), _described))
+        key = function, tuple(self._state.items()), repr(mapped_tree((args, kwargs), _described))
         found = self._known.get(key)
         if found is None:
             hint = self._terms.facts.hint
-            found = autocast_casts(function, args, kwargs, self._state.dtype, hint)
+            found = autocast_casts(function, args, kwargs, self._state, hint)
             self._known[key] = found
         is_cast = any(each is not None for each in found)
         if is_cast and works_in_place(function, args, kwargs):
@@ -163,7 +170,7 @@ class _Explicit:
             source.node.op == "placeholder"
             and source.meta.requires_grad
             and source.dtype is torch.float32
-            and dtype is self._state.dtype
+            and dtype is self._state[source.meta.device.type].dtype
         )
         key = source.node, dtype
         if is_weight and not is_recorded:
@@ -188,7 +195,7 @@ class _Explicit:
 
 
 def _described(leaf: Any) -> Any:
-    return (leaf.dtype, leaf.shape, leaf.strides) if isinstance(leaf, Meta) else leaf
+    return (leaf.dtype, leaf.shape, leaf.strides, leaf.device) if isinstance(leaf, Meta) else leaf
 
 
 def _metas(tree: Any) -> list[Meta]:

@@ -10,7 +10,8 @@ same program, these casts are all that autocast does. If not, it casts somewhere
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import torch
@@ -18,10 +19,19 @@ from torch._ops import OpOverload
 
 from anyshape.ops.concrete import DispatchMode, calm
 from anyshape.ops.meta import Meta
-from anyshape.ops.meta_tensors import META, mapped_tree
+from anyshape.ops.meta_tensors import META, leaves, mapped_tree
 from anyshape.symbolic import Expr, Size
 
-_CAST: Final = torch.ops.aten._to_copy.default
+_aten: Final = torch.ops.aten
+_CAST: Final = _aten._to_copy.default
+#: Operators that cast themselves: computed in float32 of what is not.
+_TO_FLOAT: Final = frozenset({_aten._softmax.default, _aten._log_softmax.default})
+_WITH_DTYPE: Final = frozenset(
+    {
+        *(_aten.sum.default, _aten.sum.dim_IntList, _aten.prod.default, _aten.prod.dim_int),
+        *(_aten.cumsum.default, _aten.cumprod.default),
+    }
+)
 
 
 class CastsInside(Exception):
@@ -29,17 +39,52 @@ class CastsInside(Exception):
 
 
 class Autocast(NamedTuple):
-    """What autocast is on the processor."""
+    """What autocast is on one kind of device."""
 
     enabled: bool
     dtype: torch.dtype
+
+
+#: By kind of device, for those that tensors of a program may be on.
+AutocastState = Mapping[str, Autocast]
+DEVICES: Final = ("cpu", "cuda")
+
+
+def autocast_now() -> AutocastState:
+    return {
+        device: Autocast(torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        for device in DEVICES
+    }
+
+
+def is_any_on(state: AutocastState) -> bool:
+    return any(each.enabled for each in state.values())
+
+
+@contextmanager
+def _autocast(state: AutocastState) -> Iterator[None]:
+    """Without `torch.autocast`, which is off for devices that this machine has none of."""
+    before, was_cached = autocast_now(), torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        _set(state)
+        yield
+    finally:
+        _set(before)
+        torch.set_autocast_cache_enabled(was_cached)
+
+
+def _set(state: AutocastState) -> None:
+    for device, (enabled, dtype) in state.items():
+        torch.set_autocast_enabled(device, enabled)
+        torch.set_autocast_dtype(device, dtype)
 
 
 def autocast_casts(
     function: Callable[..., Any],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    dtype: torch.dtype,
+    state: AutocastState,
     hint: Callable[[Size], int | None],
 ) -> list[torch.dtype | None]:
     """Of each tensor among the arguments, in order, the dtype that autocast casts it to, if it
@@ -54,12 +99,12 @@ def autocast_casts(
 
     given = mapped_tree((tuple(args), dict(kwargs)), example)
     with calm():
-        on, off = Autocast(True, dtype), Autocast(False, dtype)
+        on, off = state, {each: now._replace(enabled=False) for each, now in state.items()}
         if _log(function, given, tensors, on).is_same(_log(function, given, tensors, off)):
             return [None] * len(tensors)
         found = _log(function, given, tensors, on, takes_casts=True)
         cast = [
-            torch.empty_like(each, dtype=found.casts.get(number, each.dtype))
+            _Example.of(each.shape, each.stride(), found.casts.get(number, each.dtype), each.device)
             for number, each in enumerate(tensors)
         ]
         by_id = {id(old): new for old, new in zip(tensors, cast, strict=True)}
@@ -67,6 +112,24 @@ def autocast_casts(
         if not found.is_same(_log(function, changed, cast, off)):
             raise CastsInside
     return [found.casts.get(number) for number in range(len(tensors))]
+
+
+class _Example(torch.Tensor):
+    """A tensor on a device, which this machine need not have, without memory."""
+
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def of(
+        cls, shape: Sequence[int], strides: Sequence[int], dtype: torch.dtype, device: torch.device
+    ) -> torch.Tensor:
+        made = cls._make_wrapper_subclass(cls, shape, strides=strides, dtype=dtype, device=device)
+        assert isinstance(made, torch.Tensor)
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise NotImplementedError  # where nobody logs
 
 
 class _Log(DispatchMode):
@@ -95,6 +158,10 @@ class _Log(DispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
+        if (apart := _without_its_cast(func, args, kwargs)) is not None:
+            dtype, args, kwargs = apart
+            if dtype != args[0].dtype:
+                args = self.__torch_dispatch__(_CAST, (), args[:1], {"dtype": dtype}), *args[1:]
         result = self._made(func, args, kwargs)
         number = self._names.get(id(args[0])) if args else None
         is_first = self._takes_casts and not self.lines
@@ -117,7 +184,9 @@ class _Log(DispatchMode):
         return name, leaf.dtype, tuple(leaf.shape), tuple(leaf.stride())
 
     def _made(self, func: OpOverload, args: Any, kwargs: Any) -> Any:
-        """A result without data: tensors stay on the processor, where autocast sees them."""
+        """A result without data: tensors stay on their device, where autocast sees them."""
+        devices = [leaf.device for leaf in leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        on = kwargs.get("device") or max(devices, key=str, default=torch.device("cpu"))
         twins: dict[int, torch.Tensor] = {}
         owners: dict[int, torch.Tensor] = {}
 
@@ -136,15 +205,27 @@ class _Log(DispatchMode):
                 return leaf
             made = owners.get(id(leaf))
             if made is None:
-                made = torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype)
-                owners[id(leaf)] = made
-                self._held.append(made)
+                made = owners[id(leaf)] = _Example.of(
+                    leaf.shape, leaf.stride(), leaf.dtype, torch.device(on)
+                )
+                self._held += (leaf, made)
             return made
 
         moved = mapped_tree((args, kwargs), twin)
         if moved[1].get("device") is not None:
             moved[1]["device"] = META
         return mapped_tree(func(*moved[0], **moved[1]), owner)
+
+
+def _without_its_cast(
+    func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[torch.dtype, tuple[Any, ...], dict[str, Any]] | None:
+    """An operator that casts what it gets: the dtype, and its arguments without it."""
+    if func in _TO_FLOAT and args[2]:
+        return torch.float32, (*args[:2], False), kwargs
+    if func in _WITH_DTYPE and (dtype := kwargs.get("dtype")) is not None:
+        return dtype, args, {key: value for key, value in kwargs.items() if key != "dtype"}
+    return None
 
 
 _PLAIN: Final = (int, float, bool, str, torch.dtype, type(None))
@@ -154,14 +235,14 @@ def _log(
     function: Callable[..., Any],
     given: Any,
     tensors: Sequence[torch.Tensor],
-    state: Autocast,
+    state: AutocastState,
     *,
     takes_casts: bool = False,
 ) -> _Log:
     log = _Log(tensors, takes_casts=takes_casts)
     args, kwargs = given
     try:
-        with torch.autocast("cpu", state.dtype, state.enabled, cache_enabled=False), log:
+        with _autocast(state), log:
             function(*args, **kwargs)
     except Exception:
         # Operators that need data, or that have no shape function, fail in many ways.
@@ -170,8 +251,8 @@ def _log(
 
 
 def _example(meta: Meta, hint: Callable[[Size], int | None]) -> torch.Tensor:
-    """A tensor like one that the capture has seen. Nobody touches its memory."""
-    if meta.device.type != "cpu":
+    """A tensor like one that the capture has seen."""
+    if meta.device.type not in DEVICES:
         raise CastsInside
     shape, strides = ([hint(each) or 0 for each in of] for of in (meta.shape, meta.strides))
-    return torch.empty_strided(shape, strides, dtype=meta.dtype)
+    return _Example.of(shape, strides, meta.dtype, meta.device)

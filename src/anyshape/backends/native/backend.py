@@ -24,7 +24,7 @@ from anyshape.backends.native.build import (
     native_function_later,
     segment_source,
 )
-from anyshape.backends.native.no_autocast import without_autocast
+from anyshape.backends.native.no_autocast import is_any_autocast, without_autocast
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.small_graphs import least_elements
 from anyshape.backends.native.training import Backward, in_stages, or_as_it_is, trained
@@ -185,7 +185,7 @@ def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..
         return run
     graph.meta[REPORT] = explicit.meta[REPORT]
     # Guards see to it that calls are under the autocast that is on now.
-    return without_autocast(run) if torch.is_autocast_enabled("cpu") else run
+    return without_autocast(run) if is_any_autocast() else run
 
 
 def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
@@ -477,7 +477,7 @@ class Switched:
 def run_native_or_wait(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
     """Native code now, or as soon as another thread has made it (`config.background_compile`)."""
     # Another thread would not know that autocast is on.
-    if not config.background_compile or torch.is_autocast_enabled("cpu"):
+    if not config.background_compile or is_any_autocast():
         return run_native(graph, examples)
     function = Switched(run_graph(graph, examples))
     function.made = _worker().submit(run_native, graph, examples, now=True)

@@ -8,16 +8,17 @@ from typing import Any, Final
 
 import torch
 
-_is_any_on: Final[Callable[[], bool]] = getattr(torch._C, "_is_any_autocast_enabled")  # noqa: B009 no stub has it
-_DEVICES: Final = ("cpu", "cuda")
+from anyshape.ops.autocast_casts import DEVICES
+
+is_any_autocast: Final[Callable[[], bool]] = getattr(torch._C, "_is_any_autocast_enabled")  # noqa: B009 no stub has it
 
 
 def without_autocast(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def run(*args: Any) -> Any:
-        if not _is_any_on():
+        if not is_any_autocast():
             return function(*args)
-        on = [device for device in _DEVICES if torch.is_autocast_enabled(device)]
+        on = [device for device in DEVICES if torch.is_autocast_enabled(device)]
         for device in on:
             torch.set_autocast_enabled(device, False)
         try:
