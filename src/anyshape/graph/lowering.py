@@ -327,12 +327,14 @@ class Lowering(Settling):
 
     def _materialize_if_shared(self, node: torch.fx.Node) -> None:
         """Store what would be computed several times, or has grown long."""
+        # A cast to the dtype that it has is no user, unless it has one.
+        users = sum(ARGUMENT not in user.meta or bool(user.users) for user in node.users)
         for handle in handles_in(self._env[node]):
             value = handle.root.value
             if handle.is_view or value.memory is not None:
                 continue
-            twice = len(node.users) > 1 and (value.cost > MOST_TWICE or bool(value.axes))
-            if len(node.users) > 1 or self._at_once:
+            twice = users > 1 and (value.cost > MOST_TWICE or bool(value.axes))
+            if users > 1 or self._at_once:
                 twice = twice or self._reads_many(value)
             for_all = not value.sizes and value.cost > MOST_TWICE and self._is_for_all(node)
             if twice or for_all or value.cost > MOST_AT_ALL:

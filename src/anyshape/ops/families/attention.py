@@ -16,6 +16,7 @@ from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require
 from anyshape.ops.families.normalization import onnx_layer_norm
 from anyshape.ops.families.padding import lower_constant_pad
 from anyshape.ops.gradient import Gradients, NoGradient, Term
+from anyshape.ops.lowering.index_cases import outcomes
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import DTYPES, Index, Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta
@@ -423,11 +424,30 @@ def lower_attention(
     scores = _scores(c, tensors, group, scale)
     if attn_mask is not None and is_causal:
         raise NotLowered("a mask beside the causal one")
+    attn_mask, is_causal = _known_mask(c, attn_mask, is_causal, scores)
     if c.on_gpu:
         return _on_gpu(c, tensors, group, attn_mask, scores, is_causal, scale)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
     (made,) = _flash_for_cpu(c, "", tensors, (c.result, None), (is_causal, mask, scale))
     return made
+
+
+def _known_mask(
+    c: Lowering, mask: Value | None, is_causal: bool, scores: tuple[Size, ...]
+) -> tuple[Value | None, bool]:
+    """Without the mask, where it is known to hide nothing, or what a causal one does: of those
+    there are faster kernels, and nothing has to be computed of it."""
+    if mask is None or len(mask.sizes) < 2:
+        return mask, is_causal
+    shown = 1 if mask.dtype == "b1" else 0.0
+    if outcomes(c.facts, mask, lambda index: [le(index[-1], index[-2])]) != {shown}:
+        return mask, is_causal
+    above = outcomes(c.facts, mask, lambda index: [gt(index[-1], index[-2])])
+    if above is not None and above <= {shown}:
+        return None, is_causal
+    is_square = c.same_sizes([*mask.sizes[-2:], scores[2]], [scores[2], scores[3], scores[3]])
+    hidden = 0 if mask.dtype == "b1" else float("-inf")
+    return (None, True) if is_square and above == {hidden} else (mask, is_causal)
 
 
 @lower("attention_with_logsumexp")
@@ -443,6 +463,7 @@ def lower_attention_with_logsumexp(
     c.needs_library()
     tensors = (query, key, value)
     scores = _scores(c, tensors, 1, scale)
+    attn_mask, is_causal = _known_mask(c, attn_mask, is_causal, scores)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
     return _flash_for_cpu(c, "", tensors, c.result, (is_causal, mask, scale))
 

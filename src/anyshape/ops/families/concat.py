@@ -11,6 +11,7 @@ from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.families.views import lower_ones, unsqueezed
 from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
+from anyshape.ops.lowering.index_cases import is_of_indices
 from anyshape.ops.lowering.masked_load import guarded, is_guardable
 from anyshape.ops.lowering.pointwise_builder import common_dtype, mapped
 from anyshape.ops.lowering.scalars import all_of, cast, test, where
@@ -217,10 +218,11 @@ def joined(c: Lowering, tensors: Sequence[Value], dim: int, *, within: bool = Fa
     parts = [as_dtype(c, tensor, dtype) for tensor in tensors]
     size = total([part.sizes[dim] for part in parts])
     sizes = (*first[:dim], size, *first[dim + 1 :])
-    if not within and _is_read_in_place(c, parts):
+    if all(map(is_of_indices, parts)) or (not within and _is_read_in_place(c, parts)):
         cost = 2 * (len(parts) - 1)
         made = c.values.new(sizes, dtype, lambda index: _at(parts, dim, index), parts, cost=cost)
-        c.stored_in_parts(made, parts, dim)
+        if not within:
+            c.stored_in_parts(made, parts, dim)
         return made
     return c.joined(parts, dim, sizes, c.result.like(sizes) if within else c.stored_as(c.result))
 

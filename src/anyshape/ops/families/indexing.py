@@ -21,6 +21,7 @@ from anyshape.ops.families.slice_gradient import spread, widened
 from anyshape.ops.families.slicing import selected, sliced
 from anyshape.ops.families.views import unsqueezed, without
 from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, zeros_like
+from anyshape.ops.lowering.index_cases import outcomes
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, broadcast_sizes
 from anyshape.ops.lowering.scalars import cast, test, where
 from anyshape.ops.lowering.values import (
@@ -371,8 +372,10 @@ class Positions:
             nothing = test("eq", expr.index(elements), expr.constant(0, "i64"))
             return test("or", valid, nothing)
 
-        key = ("positions", size, wraps, elements)
-        c.require(index, key, holds, expr.OUT_OF_RANGE)
+        inside = c.values.new(index.sizes, "b1", lambda at: self._found(index.at(at))[1], (index,))
+        if outcomes(c.facts, inside) not in ({1}, set()):
+            key = ("positions", size, wraps, elements)
+            c.require(index, key, holds, expr.OUT_OF_RANGE)
 
     def at(self, index: Index) -> Expr:
         """The position at an index of the tensor, for use in an index."""

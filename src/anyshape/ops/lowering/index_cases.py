@@ -1,0 +1,150 @@
+"""What elements are that are made of indices alone, at all of them.
+
+    torch.arange(n)[None] <= torch.arange(n)[:, None]       # true where column <= row
+
+Masks and positions are often computed of nothing but sizes. Where a comparison of indices may be
+true or not, both are followed, each with what it says of the indices.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from anyshape.errors import Contradiction
+from anyshape.loops import expr
+from anyshape.loops.expr import FLOATS, Scalar
+from anyshape.ops.lowering.values import Index, Value
+from anyshape.symbolic import Answer, Expr, Fact, Facts, Size, eq, ge, gt, le, lt, ne, not_, symbol
+
+#: Floats are constants: nothing is computed with them.
+Number = Size | float
+Case = tuple[Facts, Number]
+
+_MOST_CASES: Final = 64
+_COMPARISONS: Final[dict[str, Callable[[Size, Size], Fact]]] = {
+    "lt": lt,
+    "le": le,
+    "gt": gt,
+    "ge": ge,
+    "eq": eq,
+    "ne": ne,
+}
+_ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "neg": operator.neg,
+}
+
+
+class _Unknown(Exception):
+    pass
+
+
+def is_of_indices(value: Value) -> bool:
+    """Whether nothing is read to compute it."""
+    return value.memory is None and not value.axes and not value.buffers()
+
+
+def outcomes(
+    facts: Facts, value: Value, where: Callable[[Index], Sequence[Fact]] = lambda index: ()
+) -> frozenset[float] | None:
+    """The numbers that there are among the elements whose indices are as `where` says; None if
+    that is not known. There may be none."""
+    if not is_of_indices(value):
+        return None
+    index = [symbol(f"at{place}", backed=False) for place in range(len(value.sizes))]
+    inside = [lt(each, size) for each, size in zip(index, value.sizes, strict=True)]
+    try:
+        for each in index:
+            facts = facts.declare(each)
+        for fact in (*inside, *where(tuple(index))):
+            facts = facts.assume(fact, "an element")
+    except Contradiction:
+        return frozenset()
+    found: set[float] = set()
+    try:
+        for count, (known, number) in enumerate(_cases(facts, value.at(tuple(index)))):
+            exact = number if isinstance(number, float) else known.value(number)
+            if exact is None or count >= _MOST_CASES:
+                return None
+            found.add(exact)
+    except _Unknown:
+        return None
+    return frozenset(found)
+
+
+def _cases(facts: Facts, scalar: Scalar) -> Iterator[Case]:
+    name, args = scalar.op, scalar.args
+    if name == "constant" or (name == "index" and not _has_positions(scalar)):
+        yield facts, scalar.data
+    elif name == "cast" and args[0].dtype not in FLOATS:
+        yield from _cast(facts, scalar)
+    elif name == "where":
+        for known, chosen in _truths(facts, args[0]):
+            yield from _cases(known, args[1] if chosen else args[2])
+    elif name in _COMPARISONS and args[0].dtype in FLOATS:
+        for known, numbers in _all_cases(facts, args):
+            yield known, int(getattr(operator, name)(*numbers))
+    elif name in _COMPARISONS:
+        for known, (left, right) in _all_cases(facts, args):
+            yield from _decided(known, _COMPARISONS[name](left, right))
+    elif name in ("and", "or") and scalar.dtype == "b1":
+        for known, first in _truths(facts, args[0]):
+            is_decided = first is (name == "or")
+            yield from [(known, int(first))] if is_decided else _cases(known, args[1])
+    elif name == "not" and scalar.dtype == "b1":
+        yield from ((known, int(not truth)) for known, truth in _truths(facts, args[0]))
+    elif name in _ARITHMETIC and scalar.dtype == "i64":
+        for known, numbers in _all_cases(facts, args):
+            yield known, _ARITHMETIC[name](*numbers)
+    else:
+        raise _Unknown
+
+
+def _truths(facts: Facts, scalar: Scalar) -> Iterator[tuple[Facts, bool]]:
+    for known, number in _cases(facts, scalar):
+        assert isinstance(number, int)
+        yield known, bool(number)
+
+
+def _all_cases(facts: Facts, scalars: Sequence[Scalar]) -> Iterator[tuple[Facts, list[Any]]]:
+    if not scalars:
+        yield facts, []
+        return
+    for known, first in _cases(facts, scalars[0]):
+        for more, rest in _all_cases(known, scalars[1:]):
+            yield more, [first, *rest]
+
+
+def _cast(facts: Facts, scalar: Scalar) -> Iterator[Case]:
+    given = scalar.args[0]
+    if scalar.dtype == "b1":
+        for known, number in _cases(facts, given):
+            assert not isinstance(number, float)
+            yield from _decided(known, ne(number, 0))
+    elif scalar.dtype == "i64" or (given.dtype == "b1" and scalar.dtype not in FLOATS):
+        yield from _cases(facts, given)
+    else:
+        raise _Unknown  # it may be too large, or rounded
+
+
+def _decided(facts: Facts, fact: Fact) -> Iterator[Case]:
+    answer = facts.prove(fact)
+    if answer is not Answer.UNKNOWN:
+        yield facts, int(answer is Answer.YES)
+        return
+    for number, each in ((1, fact), (0, not_(fact))):
+        try:
+            known = facts.assume(each, "an element")
+        except Contradiction:
+            continue
+        yield known, number
+
+
+def _has_positions(scalar: Scalar) -> bool:
+    size = scalar.data
+    symbols = size.symbols if isinstance(size, Expr) else ()
+    return any(expr.position_scalar(each) is not None for each in symbols)
