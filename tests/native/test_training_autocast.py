@@ -153,7 +153,8 @@ def test_torchs_cache_has_a_cast_to_another_dtype() -> None:
 def test_casts_inside_an_operator_are_torchs() -> None:
     cell = nn.LSTMCell(WIDTH, WIDTH)
     compiled = _check(lambda x: cell(x)[0], True)
-    assert "autocast casts inside" in str(compiled.explain())
+    is_inside = DEVICE == "cpu"  # GPUs have it in their list of operators
+    assert ("autocast casts inside" in str(compiled.explain())) == is_inside
 
 
 def test_autocast_or_not_are_two_programs() -> None:

@@ -624,10 +624,12 @@ def _enabled() -> tuple[bool, bool]:
 
 
 def _aligned_area(c: Lowering, value: Value, lanes: int) -> Area:
-    """Where a tensor is, with rows that begin at multiples of 16 bytes."""
+    """Where a tensor is, with rows that begin at multiples of 16 bytes. Stored as results are: the
+    library lays out its own as the query is."""
     memory = value.memory
     if memory is None or memory.strides[-1] != 1 or not c.is_aligned(memory, lanes):
-        memory = c.materialize(elementwise(c, lambda x: x, value, takes=value.dtype))
+        copy = elementwise(c, lambda x: x, value, takes=value.dtype)
+        memory = c.materialize(copy, c.result.like(value.sizes, layout=_SIDE_BY_SIDE))
     return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
 
 
