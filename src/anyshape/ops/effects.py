@@ -216,7 +216,7 @@ def _raises(function: Callable[..., Any]) -> tuple[bool, bool, str | None]:
         return True, True, None
     kind, effects = match.op.lowering, match.op.effects
     if effects.total:
-        return False, False, None
+        return False, effects.indexes, None
     if effects.divides:
         return kind not in _FAILS_ON_INTEGERS, True, effects.given
     return kind not in _FAILS_ON_INTEGERS, kind is OpKind.INDEX_MAP or effects.indexes, None

@@ -49,7 +49,7 @@ class Effects:
     indexes: bool = False
     #: a parameter and its value: with that it fails on some numbers, of whatever dtype
     fails_with: tuple[str, Any] | None = None
-    #: whether it takes any numbers, though native code does not have it
+    #: whether it takes any numbers, though native code does not have it; but for positions
     total: bool = False
 
 
@@ -57,6 +57,7 @@ PURE: Final = Effects()
 DRAWS: Final = Effects(draws=True)
 DIVIDES: Final = Effects(divides=True)
 INDEXES: Final = Effects(indexes=True)
+TOTAL: Final = Effects(total=True)
 
 #: Before the names of functions that modules of torch call.
 FUNCTIONAL: Final = "torch.nn.functional."

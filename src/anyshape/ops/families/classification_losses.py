@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -17,7 +17,7 @@ from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, te
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, Rule, gradient, lower, onnx
+from anyshape.ops.op import PURE, Effects, Op, OpKind, Rule, gradient, lower, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, le, maximum, ne, or_, product, total
@@ -31,12 +31,14 @@ def _lessened(q: ShapeQuery, loss: Meta, reduction: str) -> Meta:
     return loss if reduction == "none" else loss.like(())
 
 
-def functional_row(rule: Rule, signature: str, reduce: Reduction = _lessened) -> Op:
+def functional_row(
+    rule: Rule, signature: str, reduce: Reduction = _lessened, effects: Effects = PURE
+) -> Op:
     """In `torch.nn.functional` a reduction has a name, and two older flags win over it."""
     name = rule.__name__
     called = _called(rule, reduce)
     names = (f"torch.nn.functional.{name}",)
-    return Op(name, names, called, OpKind.CALL_OUT, signature=signature)
+    return Op(name, names, called, OpKind.CALL_OUT, signature=signature, effects=effects)
 
 
 def torch_row(name: str, rule: Rule, signature: str, reduce: Reduction = _lessened) -> Op:
@@ -214,14 +216,16 @@ _CTC = (
 
 _MEAN = "size_average=None, reduce=None, reduction='mean'"
 
+#: Positions among classes; probabilities may be any.
+_OF_CLASSES: Final = Effects(total=True, indexes=True)
 _CLASSES = (
     "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, "
     "reduction='mean'"
 )
 
 ROWS: tuple[Op, ...] = (
-    functional_row(nll_loss, _CLASSES),
-    functional_row(cross_entropy, f"{_CLASSES}, label_smoothing=0.0"),
+    functional_row(nll_loss, _CLASSES, effects=_OF_CLASSES),
+    functional_row(cross_entropy, f"{_CLASSES}, label_smoothing=0.0", effects=_OF_CLASSES),
     functional_row(
         linear_cross_entropy,
         "input, linear_weight, target, *, linear_bias=None, weight=None, reduction='mean', "

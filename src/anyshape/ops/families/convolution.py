@@ -19,7 +19,7 @@ from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, unsqueezed
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Effects, Op, OpKind, Rule, gradient, lower, onnx_rows
+from anyshape.ops.op import TOTAL, Op, OpKind, Rule, gradient, lower, onnx_rows
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, gt, ne, or_, product
 
@@ -315,7 +315,7 @@ def _convolution_gradient(
 
 def _row(name: str, rule: Rule) -> Op:
     names = f"torch.{name}", f"torch.nn.functional.{name}"
-    return Op(name, names, rule, OpKind.CALL_OUT, effects=Effects(total=True))
+    return Op(name, names, rule, OpKind.CALL_OUT, effects=TOTAL)
 
 
 ROWS: tuple[Op, ...] = (

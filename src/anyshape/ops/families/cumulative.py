@@ -32,7 +32,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, pla
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.onnx import END, Node, NotMapped, Writer
-from anyshape.ops.op import Op, OpKind, lower, made_of, onnx, row_of
+from anyshape.ops.op import TOTAL, Op, OpKind, lower, made_of, onnx, row_of
 from anyshape.ops.op import gradient as gradient_row
 from anyshape.ops.promotion import Number, category, floating, join, result_type
 from anyshape.ops.shape_query import ShapeQuery
@@ -185,7 +185,7 @@ def cumulative_trapezoid(
     return samples.like((*shape[:along], maximum(shape[along] - 1, 0), *shape[along + 1 :]))
 
 
-_row = partial(row_of, OpKind.CALL_OUT, in_place=True)
+_row = partial(row_of, OpKind.CALL_OUT, in_place=True, effects=TOTAL)
 
 ROWS: tuple[Op, ...] = (
     _row("cumsum", running),

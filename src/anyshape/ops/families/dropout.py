@@ -14,7 +14,7 @@ from anyshape.ops.families.casts import returns_itself
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, Op, OpKind, Rule, lower, onnx
+from anyshape.ops.op import Effects, Op, OpKind, Rule, lower, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import eq
@@ -96,7 +96,7 @@ def _row(name: str, rule: Rule, *homes: str, in_place: bool = False) -> Op:
         rule,
         OpKind.CALL_OUT,
         in_place=(f"torch.{name}_",) if in_place else (),
-        effects=DRAWS,
+        effects=Effects(draws=True, total=True),
     )
 
 

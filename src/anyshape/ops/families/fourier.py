@@ -21,7 +21,7 @@ from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.families.permute import integers_of, shifted_around
 from anyshape.ops.lowering.values import Lowering, Value, place
 from anyshape.ops.meta import Dense, Meta, Strided
-from anyshape.ops.op import Op, OpKind, Rule, lower
+from anyshape.ops.op import TOTAL, Op, OpKind, Rule, lower
 from anyshape.ops.promotion import complex_of, floating, real
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -219,7 +219,7 @@ _MANY_DIMS = {**_ONE_DIM, "ihfft": (_real_to_half_apart, False)}
 
 
 def _row(name: str, rule: Rule) -> Op:
-    return Op(f"fft.{name}", (f"torch.fft.{name}",), rule, OpKind.CALL_OUT)
+    return Op(f"fft.{name}", (f"torch.fft.{name}",), rule, OpKind.CALL_OUT, effects=TOTAL)
 
 
 ROWS: tuple[Op, ...] = (

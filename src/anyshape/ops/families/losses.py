@@ -34,7 +34,7 @@ from anyshape.ops.lowering.pointwise_builder import as_dtype, common_dtype, elem
 from anyshape.ops.lowering.scalars import constant_like, op, operation, test, where
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value, must_be_known
 from anyshape.ops.meta import Meta
-from anyshape.ops.op import Op, gradient, lower, made_of
+from anyshape.ops.op import TOTAL, Op, gradient, lower, made_of
 from anyshape.ops.promotion import category, floating, join, real, result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -257,12 +257,12 @@ _THREE, _TRIPLET = "input1, input2, target", "anchor, positive, negative"
 
 # fmt: off
 ROWS: tuple[Op, ...] = (
-    functional_row(mse_loss, f"{_TWO}, {_MEAN}, weight=None", _summed),
-    functional_row(l1_loss, f"{_TWO}, {_MEAN}, weight=None", _summed),
-    functional_row(smooth_l1_loss, f"{_TWO}, {_MEAN}, beta=1.0"),
-    functional_row(huber_loss, f"{_TWO}, reduction='mean', delta=1.0, weight=None"),
-    functional_row(soft_margin_loss, f"{_TWO}, {_MEAN}"),
-    functional_row(kl_div, f"{_TWO}, {_MEAN}, log_target=False"),
+    functional_row(mse_loss, f"{_TWO}, {_MEAN}, weight=None", _summed, TOTAL),
+    functional_row(l1_loss, f"{_TWO}, {_MEAN}, weight=None", _summed, TOTAL),
+    functional_row(smooth_l1_loss, f"{_TWO}, {_MEAN}, beta=1.0", effects=TOTAL),
+    functional_row(huber_loss, f"{_TWO}, reduction='mean', delta=1.0, weight=None", effects=TOTAL),
+    functional_row(soft_margin_loss, f"{_TWO}, {_MEAN}", effects=TOTAL),
+    functional_row(kl_div, f"{_TWO}, {_MEAN}, log_target=False", effects=TOTAL),
     functional_row(binary_cross_entropy, f"{_TWO}, weight=None, {_MEAN}"),
     functional_row(
         binary_cross_entropy_with_logits, f"{_TWO}, weight=None, {_MEAN}, pos_weight=None"),

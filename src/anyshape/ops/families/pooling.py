@@ -29,7 +29,18 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import is_channels_last, is_dense_in, kept_format, unsqueezed
 from anyshape.ops.meta import Dense, Layout, Meta, channels_last, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import DRAWS, FUNCTIONAL, Op, OpKind, Rule, gradient, lower, made_of, onnx_rows
+from anyshape.ops.op import (
+    FUNCTIONAL,
+    TOTAL,
+    Effects,
+    Op,
+    OpKind,
+    Rule,
+    gradient,
+    lower,
+    made_of,
+    onnx_rows,
+)
 from anyshape.ops.promotion import category, floating
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
@@ -354,7 +365,7 @@ _NN = "torch._C._nn."
 
 
 def _row(name: str, rule: Rule, *also: str) -> Op:
-    return Op(name, (FUNCTIONAL + name, *also), rule, OpKind.CALL_OUT)
+    return Op(name, (FUNCTIONAL + name, *also), rule, OpKind.CALL_OUT, effects=TOTAL)
 
 
 def _of_dims(dims: int) -> tuple[Op, ...]:
@@ -374,7 +385,7 @@ def _of_dims(dims: int) -> tuple[Op, ...]:
             _adaptive_max(dims, True),
             f"{own}adaptive_max_pool{d}",
         ),
-        _row(f"max_unpool{d}", _unpool(dims)),
+        replace(_row(f"max_unpool{d}", _unpool(dims)), effects=Effects(total=True, indexes=True)),
     )
 
 
@@ -382,7 +393,8 @@ def _fractional_of(dims: int) -> tuple[Op, ...]:
     name = f"fractional_max_pool{dims}d"
     with_indices = _fractional(dims, True)
     return tuple(
-        replace(row, effects=DRAWS)  # where windows begin, unless that is given
+        # It draws where windows begin, unless that is given.
+        replace(row, effects=Effects(draws=True, total=True))
         for row in (
             _row(name, _fractional(dims, False)),
             _row(f"{name}_with_indices", with_indices, _NN + name),

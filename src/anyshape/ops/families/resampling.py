@@ -18,7 +18,7 @@ from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.memory_format import kept_format
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node
-from anyshape.ops.op import FUNCTIONAL, Op, OpKind, Rule, gradient, lower, onnx
+from anyshape.ops.op import FUNCTIONAL, TOTAL, Op, OpKind, Rule, gradient, lower, onnx
 from anyshape.ops.promotion import category
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Expr, Size, gt
@@ -167,7 +167,7 @@ _UPSAMPLES = {
 }
 
 ROWS: tuple[Op, ...] = (
-    Op("interpolate", (FUNCTIONAL + "interpolate",), _interpolate, OpKind.CALL_OUT),
+    Op("interpolate", (FUNCTIONAL + "interpolate",), _interpolate, OpKind.CALL_OUT, effects=TOTAL),
     Op(
         "grid_sample",
         (
@@ -178,9 +178,16 @@ ROWS: tuple[Op, ...] = (
         ),
         _grid_sample,
         OpKind.CALL_OUT,
+        effects=TOTAL,
     ),
     *(
-        Op(name, (f"torch._C._nn.{name}", f"torch.ops.aten.{name}"), rule, OpKind.CALL_OUT)
+        Op(
+            name,
+            (f"torch._C._nn.{name}", f"torch.ops.aten.{name}"),
+            rule,
+            OpKind.CALL_OUT,
+            effects=TOTAL,
+        )
         for name, rule in _UPSAMPLES.items()
     ),
     Op(
@@ -189,7 +196,7 @@ ROWS: tuple[Op, ...] = (
         _of_resampled,
         OpKind.CALL_OUT,
     ),
-    Op("affine_grid", (FUNCTIONAL + "affine_grid",), _affine_grid, OpKind.CALL_OUT),
+    Op("affine_grid", (FUNCTIONAL + "affine_grid",), _affine_grid, OpKind.CALL_OUT, effects=TOTAL),
 )
 
 
