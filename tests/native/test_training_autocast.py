@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +15,10 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.backends.native import small_graphs
-from anyshape.ops.autocast_casts import Autocast, CastsInside, autocast_casts
+from anyshape.ops.autocast_casts import Autocast, CastsInside, autocast_casts, require_parts
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.meta_tensors import mapped_tree
+from anyshape.ops.op import CASTS_BETWEEN
 from anyshape.support.lazy_dataclass import replace
 from tests import devices
 
@@ -248,7 +251,6 @@ ON_CPU: list[tuple[Any, Any, list[torch.dtype | None] | None]] = [
     (torch.cat, ([_meta(4), _meta(4, dtype=HALF)],), [None, SINGLE]),
     (torch.einsum, ("ij,jk->ik", _meta(4, 8), _meta(8, 4)), None),
 ]
-#: Without a GPU, torch has no way to tell of some.
 ON_GPU: list[tuple[Any, Any, list[torch.dtype | None] | None]] = [
     (torch.cat, ([_meta(4), _meta(4, dtype=HALF)],), [None, None]),
     (torch.einsum, ("ij,jk->ik", _meta(4, 8), _meta(8, 4)), [HALF, HALF]),
@@ -273,7 +275,7 @@ def _casts(device: str, function: Any, args: Any) -> list[torch.dtype | None]:
 
 
 def _on(leaf: Any, device: str) -> Any:
-    return replace(leaf, device=torch.device(device)) if isinstance(leaf, Meta) else leaf
+    return replace(leaf, device=torch.device(device, 0)) if isinstance(leaf, Meta) else leaf
 
 
 @pytest.mark.parametrize(
@@ -297,11 +299,29 @@ def test_casts(
 
 @pytest.mark.parametrize(("function", "args", "expected"), ON_GPU)
 def test_casts_of_gpus(function: Any, args: Any, expected: list[torch.dtype | None]) -> None:
-    try:
-        assert _casts("cuda", function, args) == expected
-    except CastsInside:
-        if torch.cuda.is_available():
-            raise
+    assert _casts("cuda", function, args) == expected
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "is_so"),
+    [
+        ((_meta(4, 8, dtype=HALF), _meta(4, dtype=torch.int64)), {}, True),
+        ((_meta(8, dtype=HALF), _meta(dtype=torch.int64)), {}, True),
+        ((_meta(4, 8, 5, dtype=HALF), _meta(4, 5, dtype=torch.int64)), {"reduction": "sum"}, True),
+        ((_meta(4, 8, dtype=HALF), _meta(4, dtype=torch.int64), _meta(8)), {}, True),
+        ((_meta(4, 8, dtype=HALF), _meta(4, 8, dtype=HALF)), {}, False),
+        ((_meta(4, 8, dtype=HALF), _meta(4, dtype=torch.int64)), {"label_smoothing": 0.1}, False),
+    ],
+)
+def test_casts_between_parts(args: Any, kwargs: dict[str, Any], is_so: bool) -> None:
+    """On GPUs, logarithms of probabilities are cast before classes are looked up in them."""
+    given = mapped_tree(args, lambda leaf: _on(leaf, "cuda"))
+    state = {"cpu": OFF, "cuda": Autocast(True, HALF)}
+    parts = CASTS_BETWEEN["cross_entropy"]
+    with pytest.raises(CastsInside):
+        _casts("cuda", partial(F.cross_entropy, **kwargs), args)
+    with contextlib.nullcontext() if is_so else pytest.raises(CastsInside):
+        require_parts(F.cross_entropy, parts, given, kwargs, state, lambda size: size)  # pyright: ignore[reportArgumentType]
 
 
 def test_autocast_of_another_device_is_nothing() -> None:

@@ -27,15 +27,16 @@ from anyshape.ops.autocast_casts import (
     autocast_casts,
     autocast_now,
     is_any_on,
+    require_parts,
 )
 from anyshape.ops.bind import works_in_place
-from anyshape.ops.gradient import Term
+from anyshape.ops.gradient import NoGradient, Term
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta
 from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import CALL, FACTS, RESULT, UNRECORDED, RecordedCall
-from anyshape.ops.op import OpKind
+from anyshape.ops.op import CASTS_BETWEEN, OpKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr
 
@@ -117,9 +118,7 @@ class _Explicit:
         try:
             casts = self._casts(node, call._replace(kwargs=given[1]))
         except CastsInside:
-            raise Unlowerable(
-                f"a result requires grad, and autocast casts inside `{name}`"
-            ) from None
+            return self._by_parts(node, call._replace(kwargs=given[1]), name)
         left = iter(casts)
         metas: list[Meta] = []
 
@@ -140,6 +139,45 @@ class _Explicit:
         made.meta[CALL] = RecordedCall(call.function, tuple(new[0]), new[1])
         self._check(made, name)
         return made
+
+    def _by_parts(self, node: Node, call: RecordedCall, name: str) -> Node:
+        """The calls that an operator is made of, each with its own casts."""
+        entry = lookup(call.function)
+        parts = None if entry is None else CASTS_BETWEEN.get(entry.op.name)
+        hint = self._terms.facts.hint
+
+        def run(function: Any, *args: Any, **kwargs: Any) -> Any:
+            metas, named = mapped_tree((args, kwargs), lambda each: getattr(each, "meta", each))
+            casts = iter(autocast_casts(function, metas, named, self._state, hint))
+
+            def cast(each: Any) -> Any:
+                if not isinstance(each, Term):
+                    return each
+                dtype = next(casts)
+                return each if dtype is None else self._cast(node, each, dtype)
+
+            args, kwargs = mapped_tree((args, kwargs), cast)
+            return self._terms.record(function, *args, **kwargs)
+
+        def term(each: Node, meta: Any) -> Term:
+            if not isinstance(meta, Meta):
+                raise CastsInside
+            return Term(self._terms, self._mapped[each], meta)
+
+        try:
+            if parts is None or UNRECORDED in node.meta:
+                raise CastsInside
+            require_parts(call.function, parts, *call[1:], self._state, hint)
+            args, kwargs = paired_tree((node.args, node.kwargs), call[1:], term)
+            with torch.set_grad_enabled(True):
+                made = parts(run, *args, **kwargs)
+        except (CastsInside, NoGradient):
+            raise Unlowerable(
+                f"a result requires grad, and autocast casts inside `{name}`"
+            ) from None
+        if _dtypes(made.meta) != _dtypes(node.meta.get(RESULT)):
+            raise Unlowerable(f"a result requires grad, and autocast casts what `{name}` gives")
+        return made.node
 
     def _casts(self, node: Node, call: RecordedCall) -> list[torch.dtype | None]:
         function, args, kwargs = call

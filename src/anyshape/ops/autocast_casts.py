@@ -89,15 +89,7 @@ def autocast_casts(
 ) -> list[torch.dtype | None]:
     """Of each tensor among the arguments, in order, the dtype that autocast casts it to, if it
     does. `hint`: what sizes were when the program was captured."""
-    tensors: list[torch.Tensor] = []
-
-    def example(leaf: Any) -> Any:
-        if isinstance(leaf, Meta):
-            tensors.append(_example(leaf, hint))
-            return tensors[-1]
-        return hint(leaf) if isinstance(leaf, Expr) else leaf
-
-    given = mapped_tree((tuple(args), dict(kwargs)), example)
+    given, tensors = _given(args, kwargs, hint)
     with calm():
         on, off = state, {each: now._replace(enabled=False) for each, now in state.items()}
         if _log(function, given, tensors, on).is_same(_log(function, given, tensors, off)):
@@ -112,6 +104,41 @@ def autocast_casts(
         if not found.is_same(_log(function, changed, cast, off)):
             raise CastsInside
     return [found.casts.get(number) for number in range(len(tensors))]
+
+
+def require_parts(
+    function: Callable[..., Any],
+    parts: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    state: AutocastState,
+    hint: Callable[[Size], int | None],
+) -> None:
+    """See to it that a call comes down to what its parts come down to, casts and all."""
+
+    def apart(*args: Any, **kwargs: Any) -> Any:
+        return parts(lambda called, *own, **named: called(*own, **named), *args, **kwargs)
+
+    given, tensors = _given(args, kwargs, hint)
+    with calm():
+        whole = _log(function, given, tensors, state)
+        if not whole.is_same(_log(apart, given, tensors, state)):
+            raise CastsInside
+
+
+def _given(
+    args: Sequence[Any], kwargs: dict[str, Any], hint: Callable[[Size], int | None]
+) -> tuple[Any, list[torch.Tensor]]:
+    """Arguments for a call without data, and the tensors among them."""
+    tensors: list[torch.Tensor] = []
+
+    def example(leaf: Any) -> Any:
+        if isinstance(leaf, Meta):
+            tensors.append(_example(leaf, hint))
+            return tensors[-1]
+        return hint(leaf) if isinstance(leaf, Expr) else leaf
+
+    return mapped_tree((tuple(args), dict(kwargs)), example), tensors
 
 
 class _Example(torch.Tensor):

@@ -140,6 +140,10 @@ GRADIENT: Final[Table] = {}
 #: arguments by name, as `ops/gradient.py` has them) -> the result
 PARTS: Final[Table] = {}
 
+#: operators inside of which autocast casts: (how to call a function, their arguments) -> the
+#: result, by calls whose arguments it casts
+CASTS_BETWEEN: Final[Table] = {}
+
 
 def _adding_to(table: Table) -> Callable[..., Callable[[Row], Row]]:
     def named(*names: str) -> Callable[[Row], Row]:
@@ -174,6 +178,7 @@ lower_in_place: Final = _adding_to(WRITES)
 onnx: Final = _adding_to(ONNX)
 gradient: Final = _adding_to(GRADIENT)
 made_of: Final = _adding_to(PARTS)
+casts_between: Final = _adding_to(CASTS_BETWEEN)
 
 
 def onnx_rows(rows: Mapping[str, Callable[..., Any]]) -> None:

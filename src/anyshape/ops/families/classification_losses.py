@@ -17,7 +17,7 @@ from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, te
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer
-from anyshape.ops.op import PURE, Effects, Op, OpKind, Rule, gradient, lower, onnx
+from anyshape.ops.op import PURE, Effects, Op, OpKind, Rule, casts_between, gradient, lower, onnx
 from anyshape.ops.promotion import result_type
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ge, le, maximum, ne, or_, product, total
@@ -236,6 +236,28 @@ ROWS: tuple[Op, ...] = (
     functional_row(ctc_loss, _CTC.format("'mean'")),
     torch_row("ctc_loss", ctc_loss, _CTC.format(0)),
 )
+
+
+@casts_between("cross_entropy")
+def calls_of_cross_entropy(
+    run: Callable[..., Any],
+    input: Any,
+    target: Any,
+    weight: Any = None,
+    size_average: Any = None,
+    ignore_index: Any = -100,
+    reduce: Any = None,
+    reduction: Any = "mean",
+    label_smoothing: Any = 0.0,
+) -> Any:
+    if size_average is not None or reduce is not None or label_smoothing != 0:
+        raise NoGradient("older flags, or smoothed labels")
+    known = getattr(input, "meta", input)
+    dim = 1 if len(known.shape) > 1 else 0
+    functions = torch.nn.functional
+    logs = run(functions.log_softmax, input, dim, dtype=known.dtype)
+    rest = {"ignore_index": ignore_index, "reduction": reduction}
+    return run(functions.nll_loss, logs, target, weight, **rest)
 
 
 # -- native code ----------------------------------------------------------------------------------
