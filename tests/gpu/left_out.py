@@ -63,9 +63,19 @@ LEFT_OUT: Final = {
     "tests/native/test_recorded_operators.py::*": "generators are the processor's",
     "tests/native/test_gradient_rows.py::test_other_dtypes[[]bilinear-dtype1]": _ROUNDED,
     "tests/native/test_workloads.py::test_peak_memory*": _MEMORY,
+    "tests/native/test_training_checkpoint.py::test_memory_is_that_of_eager_checkpoints*": _MEMORY,
 }
 
 NOT_YET: Final = {
+    "tests/native/test_training_checkpoint.py::*nested]": (
+        "with another default device, an empty tensor of torch's own is on the processor in forward"
+    ),
+    "tests/native/test_training_checkpoint.py::test_models_of_transformers[[]bert*": (
+        "transformers makes a mask under a compiler, so that dropout draws other numbers"
+    ),
+    "tests/native/test_training_as_eager.py::test_another_result_may_be_written_to": (
+        "an error where eager has none: gradients of both results are in one graph there"
+    ),
     "tests/native/test_shared_writes.py::test_roots_of_halves_are_powers": (
         "the root of minus infinity is infinite for us, and no number in torch's code for GPUs"
     ),
