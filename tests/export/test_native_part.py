@@ -207,8 +207,8 @@ def test_code_that_cannot_be_used_is_made_anew(package: Path, built: list[Any], 
 def test_another_process_with_another_copy_of_the_package(
     exported: anyshape.Exported, tmp_path: Path
 ):
-    """Names in packages do not depend on when or where our sources were installed, and a package has
-    all of its code: also what the process that made it had loaded for another program."""
+    """Names in packages do not depend on when or where our sources were installed, and a package
+    has all of its code: also what the process that made it had loaded for another program."""
     anyshape.compile(lambda x: x.sin() * 2)(torch.ones(3))
     package = tmp_path / "model.zip"
     exported.save(package, native_code=True)

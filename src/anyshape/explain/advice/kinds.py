@@ -25,7 +25,7 @@ KINDS: Final = {
     # -- sizes and integers --------------------------------------------------------------------
     "static_first": Row(
         "static at first, dynamic later: {names}",
-        "The first compile takes every size for fixed. {names} was seen as {values}: what changes"
+        "The first compile takes every size as static. {names} was seen as {values}: what changes"
         " becomes dynamic in the next compile, and the earlier one was for nothing.",
         "Say from the start that it is dynamic: with config.dynamic_sources, with a mark on the"
         " tensor before the call, or with a contract (anyshape.compile(shapes=...)). The profile"
@@ -37,7 +37,7 @@ KINDS: Final = {
         "kept static by config.{detail}: {names}",
         "{names} was seen as {values}, and each value is compiled for: config.{detail} is"
         " {state}, and keeps it static whatever was seen.",
-        "Name it in config.dynamic_sources, which stands above the flag; or set"
+        "Name it in config.dynamic_sources, which overrides the setting; or set"
         " config.{detail} = {flipped} for all of its kind.{branch}",
         lists_sources=True,
     ),
@@ -51,7 +51,7 @@ KINDS: Final = {
         patch="mark",
     ),
     "zero_one": Row(
-        "0 and 1 are programs of their own: {names}",
+        "0 and 1 are specialized: {names}",
         "{names} was seen as {values}, and config.specialize_zero_one is on.",
         "Set config.specialize_zero_one = False: 0 and 1 are sizes like others then, unless the"
         " program itself tells them apart.",
@@ -67,13 +67,13 @@ KINDS: Final = {
     "marked_static": Row(
         "kept static by the program: {names}",
         "{names} was seen as {values}; {detail}.",
-        "Drop the mark, or name it in config.dynamic_sources, which stands above marks.",
+        "Drop the mark, or name it in config.dynamic_sources, which overrides marks.",
         lists_sources=True,
     ),
     "branch": Row(
-        "a line of the program chooses by {names}",
+        "a line of the program branches on {names}",
         "{names} was seen as {values}, and `{code}` takes another way for some of them"
-        " ({condition}). Each way is a program of its own.",
+        " ({condition}). Each branch is compiled on its own.",
         "If the line is a check that always holds, say so with anyshape.check(...) or"
         " torch._check(...). If both ways can be one formula (torch.where, arithmetic, a mask),"
         " write it. If they are different programs indeed, one compile each is right.",
@@ -156,7 +156,7 @@ KINDS: Final = {
     ),
     "dtype": Row(
         "{names} comes in several dtypes",
-        "{names} was seen as {values} (the call at {call}): each dtype is a program of its own.",
+        "{names} was seen as {values} (the call at {call}): each dtype is compiled on its own.",
         "Convert it before the call, if one dtype is meant: .to({expected}).",
     ),
     "device": Row(
@@ -239,12 +239,12 @@ KINDS: Final = {
     ),
     # -- not compiled, or not in one piece ---------------------------------------------------------
     "recompile_limit": Row(
-        "it was compiled {detail} times, and runs eagerly now for what no entry serves",
+        "it hit the recompile limit of {detail}: calls that match no entry run eagerly",
         "The limit is config.recompile_limit. The last reason: {text}.",
         "Remove the causes that are listed for it; to raise the limit only delays it.",
     ),
     "graph_break": Row(
-        "a graph ends at a decision on data",
+        "a graph break at a data-dependent branch",
         "`{code}`: {detail}. The graph before it is run to know which way to go.",
         "{hints}",
     ),

@@ -96,7 +96,7 @@ function drawOperators(f) {
   if (!share.graphs) return empty("There is no graph.");
   const called = share.called.length + share.without.length;
   return [
-    h("p", share.native ? `${number(share.native)} of ${number(share.operators)} operators are native code, in ${plural(share.foreign_calls, "foreign call")}.` : "No operator is native code."),
+    h("p", share.native ? `${number(share.native)} of ${number(share.operators)} operators are native code, in ${plural(share.foreign_calls, "native call")}.` : "No operator is native code."),
     called ? table(["torch is called for", "why", "in"], [...share.called.map(([name, why, keys]) => [h("code", name), why, keyList(keys)]), ...share.without.map(([why, keys]) => [h("i", "the whole graph"), why, keyList(keys)])], "list", 50) : h("p.note", "Nothing calls torch."),
   ];
 }
