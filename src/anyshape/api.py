@@ -41,7 +41,7 @@ from anyshape.config import config
 from anyshape.dispatch import eager_summary
 from anyshape.dispatch import stance as stances
 from anyshape.dispatch.call_log import emit_all
-from anyshape.dispatch.callable_target import module_target, target_of
+from anyshape.dispatch.callable_target import Target, module_target, target_of
 from anyshape.dispatch.compiled_function import FALLBACK_ERRORS, StaleSignature, without_frames
 from anyshape.dispatch.entry import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, ClassGiven, NotCallable
@@ -158,8 +158,8 @@ def _total(function: FunctionCompiler) -> Stats:
 def _call_first(
     compiled: Callable[..., object],
     function: FunctionCompiler,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     verbose: bool,
 ) -> None:
     """A call that is to be explained, if there is one; the program may have a `verbose` too."""
@@ -215,7 +215,7 @@ class Compiled(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, original: Callable[P, R], target: Any, options: Options) -> None:
+    def __init__(self, original: Callable[P, R], target: Target, options: Options) -> None:
         self._function = FunctionCompiler(target, options)
         self._original = original
         _compiled.add(self._function)
@@ -260,7 +260,7 @@ class Compiled(Generic[P, R]):
         """What it did so far."""
         return _total(self._function)
 
-    def explain(self, *args: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
+    def explain(self, *args: object, verbose: bool = False, **kwargs: object) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
         them first. `verbose`: with every layer and parameter, which are told once otherwise."""
         _call_first(self, self._function, args, kwargs, verbose)
@@ -521,7 +521,7 @@ class CompiledModule(torch.nn.Module):
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
 
-    def explain(self, *args: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
+    def explain(self, *args: object, verbose: bool = False, **kwargs: object) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
         them first. `verbose`: with every layer and parameter, which are told once otherwise."""
         _call_first(self, _STATE[self][1], args, kwargs, verbose)

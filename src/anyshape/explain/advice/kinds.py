@@ -72,21 +72,21 @@ KINDS: Final = {
     ),
     "branch": Row(
         "a line of the program branches on {names}",
-        "{names} was seen as {values}, and `{code}` takes another way for some of them"
+        "{names} was seen as {values}, and `{code}` takes another branch for some of them"
         " ({condition}). Each branch is compiled on its own.",
         "If the line is a check that always holds, say so with anyshape.check(...) or"
-        " torch._check(...). If both ways can be one formula (torch.where, arithmetic, a mask),"
-        " write it. If they are different programs indeed, one compile each is right.",
+        " torch._check(...). If both branches can be one formula (torch.where, arithmetic, a"
+        " mask), write that. If they really differ, one compile each is right.",
     ),
     "loop": Row(
         "a loop runs as often as {names} says",
-        "{names} was seen as {values}, and `{code}` is unrolled: each count is a program of its"
+        "{names} was seen as {values}, and `{code}` is unrolled: each count is compiled on its"
         " own.",
         "Replace the loop by an operation on a tensor (sum, cumsum, a batched product), or keep"
         " the loop outside of the compiled function and compile its body.",
     ),
     "constant": Row(
-        "{names} is used as a constant",
+        "{names} is specialized: a line needs its value",
         "{names} was seen as {values}, and `{code}` needs its value: {detail}. What is computed"
         " from it then is part of the program.",
         "Compute it with operators that are captured (arithmetic, torch), or outside of the"
@@ -95,15 +95,15 @@ KINDS: Final = {
     "equality": Row(
         "two sizes were equal when it was compiled",
         "`{code}` relies on {condition} ({detail}), and {names} was seen as {values}. If one of"
-        " the two is static, the other is fixed with it.",
+        " the two is static, the other is specialized with it.",
         "If they are always equal, say so: anyshape.check(a.size(0) == b.size(0)), and let both"
-        " be dynamic. If one is 1 at times, it is stretched, which is another program: expand it"
+        " be dynamic. If one is 1 at times, it is broadcast, which is another graph: expand it"
         " before the call.",
     ),
     "tied": Row(
-        "a static size fixes a dynamic one: {names}",
-        "`{code}` needs equal sizes ({detail}). {names} was static, and fixed the other with it;"
-        " it was seen as {values}.",
+        "a static size specializes a dynamic one: {names}",
+        "`{code}` needs equal sizes ({detail}). {names} was static, and specialized the other"
+        " with it; it was seen as {values}.",
         "Let both be dynamic: name this one in config.dynamic_sources as well, or mark it too.",
         lists_sources=True,
         patch="mark",
@@ -121,7 +121,7 @@ KINDS: Final = {
         "Widen the range of the mark, or of the contract.",
     ),
     "operator": Row(
-        "an operator fixes {names}",
+        "an operator specializes {names}",
         "`{code}` only works at the size that it was captured with: {detail}.",
         "Use another operator for it, or pad the tensor to a size that stays.",
     ),
@@ -245,7 +245,7 @@ KINDS: Final = {
     ),
     "graph_break": Row(
         "a graph break at a data-dependent branch",
-        "`{code}`: {detail}. The graph before it is run to know which way to go.",
+        "`{code}`: {detail}. The graph before it runs first, to know which branch to take.",
         "{hints}",
     ),
     "runs_eagerly": Row(
