@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "examples" / "scripts"
+_TOO_LONG = "a step of over"
 _CHILD = Path(__file__).with_name("child.py")
 
 
@@ -84,7 +85,7 @@ class Child:
             elif self._process.poll() is not None:
                 return False
             elif waited > seconds:
-                self.ran.failed = f"a step of over {seconds:.0f} s"
+                self.ran.failed = f"{_TOO_LONG} {seconds:.0f} s"
                 self._process.kill()
                 return False
         line, _, self._buffer = self._buffer.partition(b"\n")
@@ -113,4 +114,10 @@ def measure(
         going = list(children.values())
         while going:
             going = [child for child in going if child.step(seconds)]
-        return {name: asdict(child.finish()) for name, child in children.items()}
+        ran = {name: child.finish() for name, child in children.items()}
+    most = max(len(each.steps) for each in ran.values())
+    for each in ran.values():
+        # What a script does behind its steps is not measured: it may take as long as it likes.
+        if len(each.steps) == most and each.failed.startswith(_TOO_LONG):
+            each.failed = ""
+    return {name: asdict(each) for name, each in ran.items()}
