@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import anyshape
+import anyshape.errors
 
 NAMES = sorted(name for name in anyshape.__all__ if name != "__version__")
 #: `anyshape.export` is also a package, which can be called.
@@ -67,6 +68,21 @@ def test_no_type_is_any_alone(name: str):
         if hint in ("Any", Any, inspect.Parameter.empty)
     ]
     assert not vague
+
+
+@pytest.mark.parametrize("name", ["Stats", "Dim", "Shapes", "Exported", "Compiled"])
+def test_help_shows_what_a_class_is_made_of(name: str):
+    parameters = list(_parameters(OBJECTS[name]))
+    assert parameters
+    for each in parameters:
+        assert each.annotation not in ("Any", Any, inspect.Parameter.empty)
+
+
+def test_help_shows_the_fields_of_errors():
+    given = inspect.signature(anyshape.errors.RecompileError).parameters
+    assert list(given) == ["where", "function", "reasons", "rule"]
+    assert given["rule"].default == "config.error_on_recompile is set"
+    assert all(each.kind is inspect.Parameter.KEYWORD_ONLY for each in given.values())
 
 
 def _parameters(function: Any) -> Iterator[inspect.Parameter]:

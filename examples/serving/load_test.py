@@ -116,7 +116,9 @@ class Measured:
         self._runner, self._url = runner, url
         self._process, self._start = process, start_seconds
         # One for all: to make one takes longer than many requests.
-        self._session = httpx.AsyncClient(base_url=url, timeout=60, verify=False)
+        # Connections that others' turns left idle may be closed by the service at any moment.
+        limits = httpx.Limits(keepalive_expiry=1)
+        self._session = httpx.AsyncClient(base_url=url, timeout=60, verify=False, limits=limits)
         self._taken: list[float] = []
         self._seconds = self._processor = 0.0
 

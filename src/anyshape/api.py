@@ -41,7 +41,7 @@ from anyshape.config import config
 from anyshape.dispatch import eager_summary
 from anyshape.dispatch import stance as stances
 from anyshape.dispatch.call_log import emit_all
-from anyshape.dispatch.callable_target import module_target, target_of
+from anyshape.dispatch.callable_target import Target, module_target, target_of
 from anyshape.dispatch.compiled_function import FALLBACK_ERRORS, StaleSignature, without_frames
 from anyshape.dispatch.entry import Backend, Counts, Entry, Options, all_counts
 from anyshape.errors import BadOption, ClassGiven, NotCallable
@@ -84,6 +84,8 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 S = TypeVar("S")
 M = TypeVar("M", bound=torch.nn.Module)
+T_in = TypeVar("T_in", contravariant=True)
+M_in = TypeVar("M_in", bound=torch.nn.Module, contravariant=True)
 
 _compiled: weakref.WeakSet[FunctionCompiler] = weakref.WeakSet()
 
@@ -156,14 +158,37 @@ def _total(function: FunctionCompiler) -> Stats:
 def _call_first(
     compiled: Callable[..., object],
     function: FunctionCompiler,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
     verbose: bool,
 ) -> None:
     """A call that is to be explained, if there is one; the program may have a `verbose` too."""
     if args or kwargs:
         own = function.target.signature.parameters
         compiled(*args, **(kwargs | ({"verbose": True} if verbose and "verbose" in own else {})))
+
+
+class _Nobody:
+    """A type that no parameter has: what takes it by any name takes anything."""
+
+
+class _AnyArguments(Protocol[R_co]):
+    """`Callable[..., R]`, which would pass for a method, too."""
+
+    def __call__(self, *args: _Nobody, **kwargs: _Nobody) -> R_co: ...
+
+
+class _ModuleMethod(Protocol[M_in, P, R_co]):
+    """`def forward(self, x)` of a module, which type checkers want to stay a function: torch says
+    that it is one. Its first parameter is called `self`, unlike that of `def loss(model, x)`."""
+
+    def __call__(_self, self: M_in, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+
+class _ClassMethod(Protocol[T_in, P, R_co]):
+    """`def make(cls, x)`, below a `@classmethod`."""
+
+    def __call__(_self, cls: type[T_in], *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
 
 class CompiledMethod(Protocol[P, R_co]):
@@ -190,7 +215,7 @@ class Compiled(Generic[P, R]):
 
     __wrapped__: Callable[P, R]
 
-    def __init__(self, original: Callable[P, R], target: Any, options: Options) -> None:
+    def __init__(self, original: Callable[P, R], target: Target, options: Options) -> None:
         self._function = FunctionCompiler(target, options)
         self._original = original
         _compiled.add(self._function)
@@ -218,6 +243,8 @@ class Compiled(Generic[P, R]):
     def __get__(
         self: Compiled[Concatenate[S, Q], R], instance: S, owner: type | None = None
     ) -> CompiledMethod[Q, R]: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> Self: ...  # a static method
     def __get__(self, instance: object, owner: type | None = None) -> object:
         return self if instance is None else types.MethodType(self, instance)
 
@@ -233,7 +260,7 @@ class Compiled(Generic[P, R]):
         """What it did so far."""
         return _total(self._function)
 
-    def explain(self, *args: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
+    def explain(self, *args: object, verbose: bool = False, **kwargs: object) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
         them first. `verbose`: with every layer and parameter, which are told once otherwise."""
         _call_first(self, self._function, args, kwargs, verbose)
@@ -254,6 +281,16 @@ class _Decorator(Protocol):
     @overload
     def __call__(self, function: M, /) -> M: ...
     @overload
+    def __call__(self, function: _AnyArguments[R], /) -> Compiled[..., R]: ...
+    @overload
+    def __call__(  # pyright: ignore[reportOverlappingOverload] a method is a callable, too
+        self, function: _ModuleMethod[M, P, R], /
+    ) -> Callable[Concatenate[M, P], R]: ...
+    @overload
+    def __call__(
+        self, function: _ClassMethod[S, P, R], /
+    ) -> Callable[Concatenate[type[S], P], R]: ...
+    @overload
     def __call__(self, function: Callable[P, R], /) -> Compiled[P, R]: ...
 
 
@@ -268,6 +305,21 @@ class _MaybeDecorator(Protocol):
 
 @overload
 def compile(function: M, *, disable: bool = False, **options: Unpack[CompileOptions]) -> M: ...
+@overload
+def compile(
+    function: _AnyArguments[R],
+    *,
+    disable: Literal[False] = False,
+    **options: Unpack[CompileOptions],
+) -> Compiled[..., R]: ...
+@overload
+def compile(  # pyright: ignore[reportOverlappingOverload] a method is a callable, too
+    function: _ModuleMethod[M, P, R], *, disable: bool = False, **options: Unpack[CompileOptions]
+) -> Callable[Concatenate[M, P], R]: ...
+@overload
+def compile(
+    function: _ClassMethod[S, P, R], *, disable: bool = False, **options: Unpack[CompileOptions]
+) -> Callable[Concatenate[type[S], P], R]: ...
 @overload
 def compile(
     function: Callable[P, R],
@@ -469,7 +521,7 @@ class CompiledModule(torch.nn.Module):
         found = _total(_STATE[self][1])
         return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
 
-    def explain(self, *args: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
+    def explain(self, *args: object, verbose: bool = False, **kwargs: object) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
         them first. `verbose`: with every layer and parameter, which are told once otherwise."""
         _call_first(self, _STATE[self][1], args, kwargs, verbose)

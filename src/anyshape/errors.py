@@ -202,11 +202,11 @@ class MarkOutOfRange(CompileError, ValueError):
     """A dimension was marked with a range that its own size is outside of."""
 
     code = "AS108"
-    what = "{mark}: dimension {dim} has the size {size}, which is outside of the range {range}"
+    what = "{mark}: dimension {dim} has the size {size}, where the mark allows {range}"
     why = "a mark declares the sizes that the dimension takes, and this tensor has another"
     do = (
         "widen the range with min= and max=",
-        "do not mark this tensor: sizes outside of the range are compiled for on their own",
+        "do not mark this tensor: sizes outside of the range are compiled separately",
     )
 
     mark: str
@@ -230,7 +230,7 @@ class GraphBreakError(CompileError, RuntimeError):
     by: str = "fullgraph=True"
 
     def _shown(self) -> dict[str, str]:
-        otherwise = "drop fullgraph=True: what cannot be captured then runs eagerly"
+        otherwise = "drop fullgraph=True: there is a graph break then, and the rest is compiled"
         if self.by == "export":
             otherwise = "export the part of the program that does not need it"
         listed = "; ".join(self.hints) or "rewrite the line below"
@@ -241,8 +241,8 @@ class DataDependentError(CompileError, RuntimeError):
     """One graph is wanted, and the program asks something about data that nothing known answers."""
 
     code = "AS102"
-    what = "{function} asks about data: {question}"
-    why = "one graph is wanted, so that it must be true or false whatever the data{made}"
+    what = "{function} has a data-dependent condition: {question}"
+    why = "one graph has no branches, so the condition must be the same for all data{made}"
     do = ("{listed}", "{otherwise}")
 
     function: str
@@ -260,24 +260,24 @@ class DataDependentError(CompileError, RuntimeError):
         listed = (
             f"put {pasted} above the line below, if that is always so"
             if pasted
-            else "compute both ways and choose with torch.where"
+            else "compute both branches and choose with torch.where"
         )
-        otherwise = "drop fullgraph=True: the question is then a branch of the compiled program"
+        otherwise = "drop fullgraph=True: the condition is then a branch of the compiled program"
         if self.by == "export":
-            otherwise = "write the choice as torch.cond(pred, true_fn, false_fn, operands)"
+            otherwise = "write the branch as torch.cond(pred, true_fn, false_fn, operands)"
         made = "".join(f"; {number}" for number in self.numbers)
         return super()._shown() | {"listed": listed, "made": made, "otherwise": otherwise}
 
 
 class RecompileError(CompileError, RuntimeError):
-    """A function would be compiled again, where that is declared to be an error."""
+    """A function would be recompiled, where that is declared to be an error."""
 
     code = "AS105"
-    what = "{function} would be compiled again: {listed}"
-    why = "no entry serves this call, and {rule}"
+    what = "{function} would be recompiled: {listed}"
+    why = "no compiled entry matches this call, and {rule}"
     do = (
         "mark what changes as dynamic: `mark_dynamic(tensor, dim)` or `compile(dynamic=True)`",
-        "set config.error_on_recompile = False, or another stance, whichever says so",
+        "set config.error_on_recompile = False, or another stance: whichever forbids it",
     )
 
     function: str
@@ -286,7 +286,7 @@ class RecompileError(CompileError, RuntimeError):
     rule: str = "config.error_on_recompile is set"
 
     def _shown(self) -> dict[str, str]:
-        return super()._shown() | {"listed": _listed(self.reasons, "no entry fits")}
+        return super()._shown() | {"listed": _listed(self.reasons, "no entry matches")}
 
 
 class NotCallable(CompileError, TypeError):
@@ -309,7 +309,7 @@ class ClassGiven(CompileError, TypeError):
 
     code = "AS110"
     what = "{caller} was given {cls}, a class of modules"
-    why = "to call it makes a module: what is worth compiling is a call of that module"
+    why = "a call of the class makes a module, and it is the calls of that module that are compiled"
     do = (
         "compile an instance: anyshape.compile({cls}(...))",
         "decorate the method that is called: @anyshape.compile above `def forward`",
@@ -325,7 +325,7 @@ class BadOption(CompileError, ValueError):
     code = "AS107"
     what = "{option}={value} is not accepted"
     why = "{accepted}"
-    do = ("give one that is, or leave the argument out if it has a default",)
+    do = ("give a value that is accepted, or leave the argument out if it has a default",)
 
     option: str
     value: object
@@ -666,5 +666,8 @@ class UnknownOperator(OperatorError, LookupError):
 
     code = "AS303"
     what = "no shape rule for {op}"
-    why = "the operator is neither in the table nor among torch's meta functions"
-    do = ("write it with operators that are in the table (docs/operators.md)", "add a row for it")
+    why = "anyshape has no shape rule for it, and torch has no meta function"
+    do = (
+        "use operators that are supported (docs/operators.md)",
+        "add a shape rule for it (docs/extending.md)",
+    )

@@ -120,7 +120,10 @@ def _mark(tensor: Any, dim: Dims, mark: Mark) -> None:
     for one in dims:
         if not declared.contains(tensor.shape[one]):
             raise MarkOutOfRange(
-                mark=mark.kind.value, dim=one, size=tensor.shape[one], range=str(declared)
+                mark=mark.kind.value,
+                dim=one,
+                size=tensor.shape[one],
+                range=declared.said_of("size"),
             )
     held: dict[str, Any] = vars(tensor)
     marks = held.setdefault(MARKS, {})

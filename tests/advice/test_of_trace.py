@@ -161,7 +161,9 @@ CASES = [
     Case(programs.same_object, "same_object", 1, ("y is x",)),
     Case(programs.closure, "value", 1, ("factor", "'a', 'bc'")),
     Case(programs.graph_break, "graph_break", 1, ("torch.where",)),
-    Case(programs.limit, "recompile_limit", 0, ("compiled 2 times", "config.recompile_limit")),
+    Case(
+        programs.limit, "recompile_limit", 0, ("the recompile limit of 2", "config.recompile_limit")
+    ),
 ]
 
 

@@ -201,6 +201,10 @@ def test_names_of_torch_that_run_operators_one_by_one():
         (anyshape.mark_static, {"tensor": None, "dims": 2}, "dim"),
         (anyshape.export, {"function": None, "dynamic_shape": 2}, "dynamic_shapes"),
         (anyshape.set_logs, {"recompile": True}, "recompiles"),
+        (anyshape.Dim, {"name": "batch", "mx": 64}, "max"),
+        (anyshape.load, {"path": "x.zip", "native": "trusted"}, "native_code"),
+        (anyshape.Exported.save, {"path": "x.zip", "native_cod": True}, "native_code"),
+        (anyshape.Exported.to_onnx, {"path": "x.onnx", "opsets": 18}, "opset"),
     ],
 )
 def test_a_misspelt_argument(function: Any, given: dict[str, Any], meant: str):

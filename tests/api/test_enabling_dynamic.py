@@ -65,7 +65,7 @@ def test_specialisation_makes_a_graph_for_each_branch() -> None:
     compiled = anyshape.compile(specialised, dynamic=True)
     assert run(compiled, specialised, 10, 20, 30, 40, 50) == 3
     first = compiled.explain().entries[0].sizes[0]
-    assert (first.state, first.values) == ("fixed", "10")
+    assert (first.state, first.values) == ("specialized", "10")
 
 
 # -- Automatic dynamic -----------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_automatic_dynamic_of_all_sizes_but_those_that_the_program_fixes() -> No
         for n in (2, 3, 5):
             compiled(torch.rand(n, 4))
         assert compiled.stats().graphs == 2
-        assert stands(compiled, "L['x'].size()[1]")[:2] == ("fixed", "the program")
+        assert stands(compiled, "L['x'].size()[1]")[:2] == ("specialized", "the program")
 
 
 def test_automatic_dynamic_can_be_switched_off() -> None:
@@ -153,7 +153,7 @@ def test_pitfall_dynamic_true_is_error_prone() -> None:
         x = torch.rand(size, 6)
         torch.testing.assert_close(compiled(x), f(x))
     assert compiled.stats().graphs == 1
-    assert stands(compiled, "L['x'].size()[1]")[:2] == ("fixed", "the program")
+    assert stands(compiled, "L['x'].size()[1]")[:2] == ("specialized", "the program")
 
 
 # -- Profile-Guided Optimization (PGO) -------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_identifying_dynamic_elements_marked_by_pgo(profile: Path) -> None:
 def test_pitfall_pgo_is_no_guarantee_that_it_stays_dynamic() -> None:
     attempt(specialised, 10, 20)
     again = attempt(specialised, 10)
-    assert stands(again, "L['x'].size()[0]") == ("fixed", "the program", "0")
+    assert stands(again, "L['x'].size()[0]") == ("specialized", "the program", "0")
     assert "x.size()[0] == 10" in str(again.explain())
 
 

@@ -33,7 +33,7 @@ def test_equal_layers_are_told_once():
     assert len(short) == len(deeper) < len(long) < len(deeper_long)
     (first, *_) = [line for line in deeper if ".scale == 2" in line]
     assert first.endswith("(and 15 alike in other layers)")
-    assert any("sizes and integers that modules hold" in line for line in deeper)
+    assert any("['weight'].size()[0] = 4 (and 15 alike" in line for line in deeper)
     # All of them are there for those who ask.
     for index in range(16):
         assert any(f"['{index}'].scale == 2" in line for line in deeper_long)
@@ -60,8 +60,50 @@ def test_inputs_are_never_folded():
 
 def test_recompiles_come_first():
     short, _ = explained(2)
-    assert short[1].startswith("  compiled again because ")
-    assert short[2].startswith("entry ")
+    assert short[1].startswith("  recompiled because ")
+    entries = [number for number, line in enumerate(short) if line.startswith("entry ")]
+    recompiles = [number for number, line in enumerate(short) if "recompiled because" in line]
+    assert max(recompiles) < min(entries)
+
+
+def branching(x: Tensor) -> Tensor:
+    if x.size(0) > 16:
+        return x * 2
+    return x + 1
+
+
+def test_a_recompile_names_the_line_that_relies_on_what_changed():
+    compiled = anyshape.compile(branching, dynamic=True)
+    for n in (4, 20):
+        compiled(torch.ones(n))
+    text = str(compiled.explain())
+    recompiles = text[: text.index("entry ")]
+    assert f"{__file__}:" in recompiles
+    assert "if x.size(0) > 16:" in recompiles
+
+
+def test_entries_for_one_size_each_are_told_together():
+    compiled = anyshape.compile(lambda x: x.sin() * 2, dynamic=False)
+    for n in range(2, 8):
+        compiled(torch.ones(n))
+    short, long = compiled.explain(), compiled.explain(verbose=True)
+    assert "(and 4 more with other values)" in str(short)
+    first, last = short.entries[1].id, short.entries[-1].id
+    assert str(short).endswith(f"entry {first} to {last}: the same for other values")
+    assert len(short.entries) == str(long).count("entry ") == 6
+
+
+def test_what_an_earlier_entry_has_is_told_there():
+    def f(x: Tensor, flag: bool) -> Tensor:
+        return x + 1 if flag else x * 2
+
+    compiled = anyshape.compile(f)
+    for flag in (True, False):
+        compiled(torch.ones(3), flag)
+    short, long = str(compiled.explain()), str(compiled.explain(verbose=True))
+    assert short.count("L['x'].size()[0] = 3") == 1
+    assert "more, as in an entry before" in short
+    assert long.count("L['x'].size()[0] = 3") == 2
 
 
 def test_a_program_with_a_verbose_of_its_own():

@@ -52,7 +52,7 @@ def test_all_is_well(capsys: pytest.CaptureFixture[str]):
     assert out.splitlines()[-1] == "all is well"
     for about in ("anyshape", "Python", "torch", "llvmlite", "cache", "CPU", "GPU"):
         assert f"ok     {about}: " in out
-    assert "self-test on cpu: 3 programs at 6 sizes, as eager" in out
+    assert "self-test on cpu: 3 programs at 6 sizes agree with eager" in out
 
 
 def test_as_json(capsys: pytest.CaptureFixture[str], untried: None):

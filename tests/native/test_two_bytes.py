@@ -1,4 +1,4 @@
-"""Numbers and tensors of other dtypes beside floats of two bytes: torch rounds them to two bytes
+"""Numbers and tensors of other dtypes beside 16-bit floats: torch rounds them to two bytes
 first, except a number that it multiplies or divides by. To the bit as eager."""
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ ALONE = [
     (
         size(20, is_again=True, automatic_dynamic="all"),
         DYNAMIC,
-        "the function is compiled again, and config.automatic_dynamic is 'all'",
+        "the function is recompiled, and config.automatic_dynamic is 'all'",
     ),
     (
         size(20, is_again=True, seen=of_sizes((10,)), automatic_dynamic="all"),
@@ -154,7 +154,7 @@ ALONE = [
     ),
     (integer(20, dynamic_sources="L['n']"), DYNAMIC, "config.dynamic_sources names it"),
     (integer(20, marked(MarkKind.MAYBE_DYNAMIC)), DYNAMIC, "the program says maybe_mark_dynamic"),
-    (integer(True, dynamic=True), STATIC, "it is a bool, and those choose programs"),
+    (integer(True, dynamic=True), STATIC, "it is a bool, and each value is compiled for"),
 ]
 
 

@@ -71,7 +71,7 @@ def compile_of(
             function,
             ["mul"] * 30,
             {"L_x": f"f32[{shown}, 4]"},
-            ["native code: 30 operators in 1 foreign calls"],
+            ["native code: 30 operators in 1 native calls"],
             compile_id=id,
         ),
         Compiled(

@@ -100,9 +100,9 @@ def test_the_graphs_of_an_entry_are_in_the_tree(browser: Browser, page: Page):
 def test_the_story_of_a_symbol(browser: Browser, page: Page):
     browser.open(page("specialised"), "/entry/p0-e0-0")
     steps = [each.text.split("\n")[0] for each in browser.all(".steps-list > li")]
-    assert steps[0].startswith("Born as 10")
+    assert steps[0].startswith("Created as 10")
     assert steps[1].startswith("Eq(s0, 10)")
-    assert steps[2].startswith("Specialised to 10")
+    assert steps[2].startswith("Specialized to 10")
     assert steps[3].startswith("Recompiled: 0/1")
     assert "if x.size()[0] == 10:" in browser.text(".steps-list .excerpt .here")
     browser.click(".steps-list .followed a")

@@ -20,7 +20,7 @@ REVEALED = {
     "compiled": "Compiled",
     "bare": "Compiled",
     "anyshape.compile(other)": "Net",
-    "other.encode": "CompiledMethod",
+    "plain.encode": "CompiledMethod",
     "later": "Compiled",
     "exported": "Exported",
 }

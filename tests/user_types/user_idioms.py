@@ -55,6 +55,31 @@ class Net(nn.Module):
     def log(self, x: Tensor) -> str:
         return str(x)
 
+    @classmethod
+    @anyshape.compile
+    def built(cls, x: Tensor, n: int = 1) -> int:
+        return int(x.sum()) + n
+
+
+class Scaling(nn.Module):
+    """A `forward` that is compiled is a method like torch's, for type checkers."""
+
+    @anyshape.compile
+    def forward(self, x: Tensor, by: float = 2.0) -> Tensor:
+        return x * by
+
+
+class Shifting(Scaling):
+    @anyshape.compile(dynamic=True)
+    def forward(self, x: Tensor, by: float = 2.0) -> Tensor:
+        return x + by
+
+
+class Plain:
+    @anyshape.compile
+    def encode(self, x: Tensor) -> Tensor:
+        return x * 2
+
 
 # 1-5: functions keep their signatures
 compiled = anyshape.compile(scaled)
@@ -105,14 +130,36 @@ assert isinstance(net, CompiledModule)
 assert_type(net.stats(), Stats)
 assert_type(net.width, int)
 
-# 19-22: methods bind
+# 19-22: methods bind; those of modules stay functions, and whoever asks sees what compiling added
 other = Net()
+plain = Plain()
 assert_type(other.encode(x), Tensor)
 assert_type(other.decode(x, steps=2), tuple[Tensor, int])
-assert_type(other.encode.stats(), Stats)
+assert_type(plain.encode(x), Tensor)
+assert_type(plain.encode.stats(), Stats)
+assert isinstance(Net.encode, Compiled)
+assert_type(Net.encode.stats(), Stats)
 assert_type(Net.norm(x), float)
 assert_type(anyshape.compile(other.forward)(x), Tensor)
 other.encode(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] as it must
+assert_type(Scaling().forward(x, by=3.0), Tensor)
+assert_type(Shifting().forward(x), Tensor)
+Scaling().forward(3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType] as it must
+assert_type(Net.built(x), int)
+assert_type(Net().built(x, n=2), int)
+Net.built(x, m=2)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] as it must
+
+
+def with_stats(function: Callable[..., Tensor]) -> Stats:
+    """What takes any arguments is no method."""
+    return anyshape.compile(function, dynamic=True).stats()
+
+
+def loss(model: nn.Module, x: Tensor) -> Tensor:
+    return model(x)
+
+
+assert_type(anyshape.compile(loss).stats(), Stats)
 
 
 # 23: coroutines

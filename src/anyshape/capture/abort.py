@@ -9,7 +9,7 @@ from anyshape.support.lazy_dataclass import dataclass
 
 
 class AbortCapture(Exception):
-    """Raised inside a hook, before it has done anything: this cannot be followed."""
+    """Raised inside a hook, before it has done anything: this cannot be traced."""
 
     def __init__(self, reason: str, *hints: str, question: Question | None = None) -> None:
         super().__init__(reason)
@@ -30,7 +30,7 @@ class AbortReason:
     #: what the functions that were running did; nothing where it was no operation of the
     #: program's
     sites: tuple[Site, ...] = ()
-    #: of each call after it that cannot be followed either, the same
+    #: of each call after it that cannot be traced either, the same
     later: tuple[tuple[Site, ...], ...] = ()
     #: whether it is for an error of the program, as that of an operation with wrong sizes
     is_error: bool = False

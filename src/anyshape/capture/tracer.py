@@ -153,7 +153,7 @@ class Tracer:
             found = self.guards[key] = Guard(kind, path, value, reason, frame)
             unlike = self.chooser.unlike
             if unlike and any((kind, each.text) in unlike for each in path.line):
-                self.abort(f"{path.text} is never the same ({reason})")
+                self.abort(f"{path.text} differs in every call ({reason})")
         if self.log is not None:
             self.log.append(found)
 
@@ -178,11 +178,13 @@ class Tracer:
     def distinct(self, key: object, paths: tuple[Path, ...]) -> None:
         """Guard that the objects at these paths are different ones, in place of what was guarded
         under this key."""
-        self.cannot_replay("objects are told apart")
+        self.cannot_replay("objects are compared by identity")
         known = self.guards.pop(key, None)
         frame = self.user_frame() if known is None else known.user_frame
         # Behind the guards of all the paths.
-        self.guards[key] = Guard(Kind.DISTINCT, None, paths, "the program tells them apart", frame)
+        self.guards[key] = Guard(
+            Kind.DISTINCT, None, paths, "the program compares them by identity", frame
+        )
 
     def constant(self, value: object, text: str | None = None) -> Path:
         """The path of an object that is held: the same for the same object."""

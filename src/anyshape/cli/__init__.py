@@ -21,17 +21,42 @@ from anyshape.support.requirements import TooOld, require_torch
 
 COMMANDS: Final = (
     Command("run", "run a PyTorch script with anyshape behind torch.compile", run.add, run.run),
-    Command("explain", "what leads to compiles, and what saves them", explain.add, explain.run),
-    Command("export", "write a package of what a script has", export.add, export.run),
-    Command("show", "what a package is for", export.add_show, export.run_show),
     Command(
-        "report", "one HTML page of a trace: what was compiled, and why", report.add, report.run
+        "explain",
+        "run a script, and advise how to avoid recompiles and graph breaks",
+        explain.add,
+        explain.run,
+    ),
+    Command(
+        "export", "export a function or module of a script as a package", export.add, export.run
+    ),
+    Command(
+        "show", "show what inputs and shapes a package accepts", export.add_show, export.run_show
+    ),
+    Command(
+        "report", "make an HTML page of a trace: what was compiled, and why", report.add, report.run
     ),
     Command("watch", "follow the trace of a job while it runs", watch.add, watch.run),
-    Command("profile", "what earlier runs have seen of sizes", profile.add, profile.run),
-    Command("cache", "compiled code: kept here, shared by a team, packed", cache.add, cache.run),
-    Command("config", "the settings, and what they are now", config.add, config.run, False),
-    Command("doctor", "is all there, and does it work here?", doctor.add, doctor.run, False),
+    Command(
+        "profile",
+        "show and manage the profile: the sizes that earlier runs have seen",
+        profile.add,
+        profile.run,
+    ),
+    Command(
+        "cache",
+        "manage the cache of compiled code: here, shared by a team, as a file",
+        cache.add,
+        cache.run,
+    ),
+    Command("config", "list the settings and their values", config.add, config.run, False),
+    Command(
+        "doctor",
+        "check the installation: versions, CPU, GPU, caches, a self-test",
+        doctor.add,
+        doctor.run,
+        False,
+    ),
 )
 
 

@@ -63,5 +63,5 @@ def takes_program(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-m", action="store_true", dest="module", help="SCRIPT names a module")
     parser.add_argument("script", metavar="SCRIPT", help="the program, or the module with -m")
     parser.add_argument(
-        "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="what the program is given"
+        "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the program"
     )

@@ -64,7 +64,7 @@ def findings() -> Iterator[Finding]:
     yield from variables
     yield from _caches()
     if any(each.state is State.BROKEN for each in variables):
-        yield Finding("self-test", State.KNOW, "not tried: mend the variables first")
+        yield Finding("self-test", State.KNOW, "not run: fix the environment variables first")
     else:
         yield from _machine()
 
@@ -87,7 +87,7 @@ def _versions() -> Iterator[Finding]:
     if platform.python_implementation() != "CPython" or not hasattr(sys, "_getframe"):
         yield Finding("Python", State.BROKEN, f"{python}; only CPython is supported")
     elif is_newer:
-        yield Finding("Python", State.KNOW, f"{python}; newer than those that were tried")
+        yield Finding("Python", State.KNOW, f"{python}; newer than the versions that are tested")
     else:
         yield Finding("Python", State.FINE, python)
     yield _torch()
@@ -144,7 +144,7 @@ def _caches() -> Iterator[Finding]:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        text = f"{folder} cannot be written to ({error.strerror}): code is made by every process"
+        text = f"{folder} cannot be written to ({error.strerror}): every process compiles anew"
         yield Finding("cache", State.BROKEN, text)
         return
     try:
@@ -192,5 +192,7 @@ def _tried(machine: Any) -> Iterator[Finding]:
         for each in wrong:
             yield Finding(f"self-test on {device}", State.BROKEN, each)
         if not wrong:
-            text = f"{len(machine.PROGRAMS)} programs at {len(machine.SIZES)} sizes, as eager"
+            text = (
+                f"{len(machine.PROGRAMS)} programs at {len(machine.SIZES)} sizes agree with eager"
+            )
             yield Finding(f"self-test on {device}", State.FINE, text)

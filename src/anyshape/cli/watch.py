@@ -49,9 +49,9 @@ _STYLES: Final = {
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="DIR", help="what ANYSHAPE_TRACE of the job is set to")
-    parser.add_argument("--once", action="store_true", help="show how things stand now, and end")
+    parser.add_argument("--once", action="store_true", help="print the state now, and exit")
     parser.add_argument(
-        "--until-end", action="store_true", help="end when all processes of the job have ended"
+        "--until-end", action="store_true", help="exit when all processes of the job have ended"
     )
 
 

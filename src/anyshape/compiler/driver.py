@@ -66,6 +66,7 @@ _STATIC_LIMIT: Final = 1000
 _STATIC_REMEDY: Final = (
     ". With dynamic=False each size is compiled for: leave it out, or raise config.recompile_limit"
 )
+_REMEDY: Final = ". explain() of it names the lines; `anyshape explain SCRIPT` says what to change"
 
 
 @dataclass(slots=True, eq=False)
@@ -181,15 +182,15 @@ class FunctionCompiler(CompiledFunction):
             )
             where = next((r.user_frame for r in reversed(reasons) if r.user_frame), None)
             warn_user(
-                f"{self.target.name} was compiled {limit} times (config.recompile_limit)"
-                f" and runs eagerly from now on for what no entry serves. Last reason: {last}"
+                f"{self.target.name} hit config.recompile_limit ({limit}):"
+                f" calls that match no entry run eagerly from now on. Last reason: {last}"
                 + (f" (asked for at {where})" if where else "")
-                + (_STATIC_REMEDY if self.options.dynamic is False else ""),
+                + (_STATIC_REMEDY if self.options.dynamic is False else _REMEDY),
             )
             self.stop_compiling(AbortReason(f"the recompile limit: {last}", None))
             return True
         self.counts.recompiles += 1
-        self.recompiled.append(last)
+        self.recompiled += reasons[-1:]
         stream.emit(
             kinds.Recompile(
                 self.target.name, self.target.file, self.target.line, reasons, compile_id=entry_id
@@ -212,7 +213,7 @@ class FunctionCompiler(CompiledFunction):
             return False
         guard, frame = split
         self.entries.clear()
-        why = f"what is read here is never the same: {guard.text}"
+        why = f"a value that differs in every call is read here: {guard.text}"
         self.stop_compiling(AbortReason(why, frame), frame.line)
         return True
 
@@ -435,10 +436,10 @@ class FunctionCompiler(CompiledFunction):
     def _stop_extending(self, entry: Entry) -> None:
         """Split a function that would need graph after graph; eager where there is no place to."""
         last = entry.breaks[-1] if entry.breaks else None
-        reason = last.reason if last else "what it expects of data keeps changing"
+        reason = last.reason if last else "its data-dependent branches keep changing"
         where = last.where if last else None
         why = AbortReason(
-            f"too many ways that depend on data ({len(entry.graphs)} graphs): {reason}",
+            f"too many data-dependent branches ({len(entry.graphs)} graphs): {reason}",
             where,
             sites=last.sites if last else (),
         )
@@ -446,8 +447,8 @@ class FunctionCompiler(CompiledFunction):
             stream.emit(kinds.GraphBreak(why.reason, where, compile_id=entry.id))
         else:
             warn_user(
-                f"{self.target.name} runs eagerly where no graph fits."
-                f" It goes {why.reason}" + (f" at {where}" if where else ""),
+                f"{self.target.name} runs eagerly where no graph matches: {why.reason}"
+                + (f" at {where}" if where else ""),
             )
         # It would be tried, undone, and run in parts after all.
         self.entries.remove(entry)

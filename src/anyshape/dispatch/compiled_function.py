@@ -120,8 +120,8 @@ class CompiledFunction:
     #: of each of its parts that ever was
     _part_counts: list[Counts] = field(default_factory=list[Counts])
     _defaults: tuple[object, ...] = ()
-    #: why calls were compiled again
-    recompiled: list[str] = field(default_factory=list[str])
+    #: why it was recompiled, and the line that relies on what failed
+    recompiled: list[kinds.GuardFailure] = field(default_factory=list["kinds.GuardFailure"])
     #: the shapes that calls must have, if they are declared
     contract: Contract | None = field(init=False)
     #: how the function breaks its contract: no entry can be for all of it
@@ -220,7 +220,7 @@ class CompiledFunction:
             [entry.explain(sizes) for entry, sizes in zip(self.entries, stand, strict=True)],
             left.reason if left else "",
             left.frame if left else None,
-            list(self.recompiled),
+            [(failure.text, failure.user_frame) for failure in self.recompiled],
             [part.explain() for part in self._parts() if part.entries],
             source_use.unused,
             is_given_up=self.eager is not None,

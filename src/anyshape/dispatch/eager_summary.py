@@ -83,8 +83,8 @@ class EagerSummary:
         one = len(eager) == 1
         return (
             f"anyshape: {len(eager)} compiled function{'' if one else 's'} ran eagerly:"
-            f" {named}{more} (ANYSHAPE_LOGS=graph_breaks tells all;"
-            " config.report_eager = False: nothing)"
+            f" {named}{more} (details: ANYSHAPE_LOGS=graph_breaks;"
+            " to hide this: config.report_eager = False)"
         )
 
     def tell(self) -> None:

@@ -17,8 +17,8 @@ class Stance(Enum):
     COMPILE = "compile"
     #: every call runs eagerly
     EAGER = "every call runs eagerly"
-    #: what no entry serves runs eagerly
-    EAGER_ON_MISS = "what no entry serves runs eagerly"
+    #: calls that match no entry run eagerly
+    EAGER_ON_MISS = "calls that match no entry run eagerly"
     #: what no entry serves is an error
     FAIL_ON_MISS = "the stance makes that an error (fail_on_recompile)"
     #: the first call of a function runs eagerly

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from linecache import getline
-from typing import Final
+from typing import Final, TypeVar
 
 from anyshape.capture.dynamism_policy import DimDecision
+from anyshape.events import kinds
 from anyshape.explain.library_lines import is_library
 from anyshape.guards.guard import Frame, Guard, Kind
 from anyshape.policy.decide import Choice
@@ -43,26 +45,43 @@ class EntryExplanation:
     #: what is native code and what torch is called for, and why
     code: Sequence[str] = ()
 
-    def lines(self, is_verbose: bool = False) -> list[str]:
-        """All that is known, or with equal layers and what modules hold told once."""
+    @property
+    def title(self) -> str:
         graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
-        calls = "1 call" if self.hits == 1 else f"{self.hits} calls"
-        lines = [f"entry {self.id}: served {calls} after the first{graphs}"]
-        if not any(each.is_free for each in self.sizes):
-            lines.append("  dynamic: nothing, every size has one value")
-        for alike in _alike(self.sizes):
-            lines += _sizes_lines(alike, is_verbose)
+        return f"entry {self.id}: served {_times(self.hits, 'call')} after the first{graphs}"
+
+    def free_lines(self) -> list[str]:
+        """What may have several values."""
+        free = [each for each in self.sizes if each.is_free]
+        told = [line for each in free for line in _sizes_lines([each], is_verbose=True)]
+        return told or ["  dynamic: nothing, every size has one value"]
+
+    def condition_blocks(self, is_verbose: bool) -> list[list[str]]:
+        """What has one value and what must hold, each with its lines; equal layers are told once
+        unless all is asked for."""
+        blocks = [_sizes_lines(alike, is_verbose) for alike in _alike(self.sizes)]
         for guards in _folded(self.conditions, is_verbose):
             first, more = guards[0], len(guards) - 1
-            also = f" (and {more} alike in other layers)" if more else ""
-            lines.append(f"  only if {first.text}: {first.reason}{also}")
+            blocks.append([f"  only if {first.text}: {first.reason}{_in_other_layers(more)}"])
             if first.user_frame is not None:
-                lines += _place(first.user_frame)
+                blocks[-1] += _place(first.user_frame)
+        return blocks
+
+    def graph_lines(self) -> list[str]:
+        lines: list[str] = []
         for reason, frame in self.breaks:
-            lines.append(f"  a graph ends: {reason}")
+            lines.append(f"  graph break: {reason}")
             if frame is not None:
                 lines += _place(frame)
         return lines + [f"  {line}" for line in self.code]
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _in_other_layers(count: int) -> str:
+    return f" (and {count} alike in other layers)" if count else ""
 
 
 #: So many static sources with one reason are listed; a model has thousands.
@@ -70,22 +89,27 @@ _MOST_ALIKE: Final = 6
 
 
 def _alike(sizes: Sequence[DimStatus]) -> list[list[DimStatus]]:
-    """Those that are free one by one, then the others by what is said of them."""
+    """Those that have one value, by what is said of them."""
     groups: dict[object, list[DimStatus]] = {}
-    for each in sorted(sizes, key=lambda each: not each.is_free):
-        key = each.source if each.is_free else (each.state, each.why, each.since, each.change)
-        groups.setdefault(key, []).append(each)
+    for each in sizes:
+        if not each.is_free:
+            key = (each.state, each.why, each.since, each.change)
+            groups.setdefault(key, []).append(each)
     return list(groups.values())
 
 
 def _sizes_lines(alike: Sequence[DimStatus], is_verbose: bool) -> list[str]:
     first = alike[0]
-    most = len(alike) if is_verbose else _MOST_ALIKE
-    if not is_verbose and len(alike) > most and all(map(_is_of_module, alike)):
+    told: dict[str, list[str]] = {}
+    for text in map(str, alike):
+        told.setdefault(text if is_verbose else _LAYER.sub("[]", text), []).append(text)
+    more = 0 if is_verbose else len(told) - _MOST_ALIKE
+    if more > 0 and all(map(_is_of_module, alike)):
         listed = f"{len(alike)} sizes and integers that modules hold, {first} among them"
     else:
-        more = len(alike) - most
-        listed = ", ".join(map(str, alike[:most])) + (f" and {more} more" if more > 0 else "")
+        each = [f"{texts[0]}{_in_other_layers(len(texts) - 1)}" for texts in told.values()]
+        listed = ", ".join(each[:-more] if more > 0 else each)
+        listed += f" and {more} more" if more > 0 else ""
     return [f"  {first.state}: {listed}: {first.why}", f"      {first.background}"]
 
 
@@ -106,7 +130,7 @@ def _folded(conditions: Sequence[Guard], is_verbose: bool) -> list[list[Guard]]:
     return list(groups.values())
 
 
-def _place(frame: Frame) -> list[str]:
+def _place(frame: kinds.Frame) -> list[str]:
     code = getline(frame.filename, frame.line).strip()
     whose = ", a library's line" if is_library(frame.filename) else ""
     return [f"      at {frame}{whose}", *([f"         {code}"] if code else [])]
@@ -114,15 +138,15 @@ def _place(frame: Frame) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Prints well: first why there were several compiles, then each program."""
+    """Prints well: first why there were recompiles, then each program."""
 
     function: str
     entries: Sequence[EntryExplanation]
     #: why it runs eagerly, or why a call of it did
     eager: str = ""
     eager_frame: Frame | None = None
-    #: why calls were compiled again, oldest first
-    recompiles: Sequence[str] = ()
+    #: why it was recompiled, oldest first: the reason and the line that relies on it
+    recompiles: Sequence[tuple[str, kinds.Frame | None]] = ()
     #: of a function that runs as plain Python: what it calls, compiled
     parts: Sequence[Explanation] = ()
     #: names in `config.dynamic_sources` that no function had so far
@@ -146,24 +170,81 @@ class Explanation:
         )
 
     def __str__(self) -> str:
-        lines = [f"{self.function}: {len(self.entries)} compiled"]
+        lines = [f"{self.function}: {_often(len(self.entries))}"]
         if self.eager:
-            how = "runs as plain Python, in parts" if self.parts else "runs eagerly"
+            how = "runs in parts, with graph breaks between them" if self.parts else "runs eagerly"
             if not self.is_given_up:
                 how = "a call ran eagerly, the next is tried again"
             lines.append(f"  {how}: {self.eager}")
             if self.eager_frame is not None:
                 lines += _place(self.eager_frame)
-        lines += [f"  compiled again because {reason}" for reason in self.recompiles]
+        lines += self._recompile_lines()
         lines += [
             f"  config.dynamic_sources names {each}: not met so far" for each in self.unused_sources
         ]
-        for entry in self.entries:
-            lines += entry.lines(self.is_verbose)
+        lines += self._entry_lines()
         for part in self.parts:
             part = replace(part, is_verbose=self.is_verbose)
             lines += [f"  | {line}" for line in str(part).splitlines()]
         return "\n".join(lines)
+
+    def _recompile_lines(self) -> list[str]:
+        lines: list[str] = []
+        for group in _in_a_row(self.recompiles, _but_for_numbers, self.is_verbose):
+            (reason, frame), more = group[0], len(group) - 1
+            also = f" (and {more} more with other values)" if more else ""
+            lines.append(f"  recompiled because {reason}{also}")
+            if frame is not None:
+                lines += _place(frame)
+        return lines
+
+    def _entry_lines(self) -> list[str]:
+        """Each entry; what an earlier one has as well is told there, unless all is asked for."""
+        told: set[tuple[str, ...]] = set()
+        entries: list[list[str]] = []
+        for entry in self.entries:
+            blocks = entry.condition_blocks(self.is_verbose)
+            new = [block for block in blocks if self.is_verbose or tuple(block) not in told]
+            told.update(map(tuple, blocks))
+            lines = [entry.title, *entry.free_lines(), *(line for block in new for line in block)]
+            if len(new) < len(blocks):
+                lines.append(f"  and {len(blocks) - len(new)} more, as in an entry before")
+            entries.append(lines + entry.graph_lines())
+        lines = []
+        for group in _in_a_row(entries, _but_for_numbers, self.is_verbose):
+            lines += group[0]
+            if len(group) > 1:
+                names = f"{_name(group[1])} to {_name(group[-1])}" if group[2:] else _name(group[1])
+                lines.append(f"entry {names}: the same for other values")
+        return lines
+
+
+def _often(count: int) -> str:
+    return {0: "not compiled", 1: "compiled once"}.get(count, f"compiled {count} times")
+
+
+def _name(lines: Sequence[str]) -> str:
+    return lines[0].removeprefix("entry ").partition(":")[0]
+
+
+_Told = TypeVar("_Told")
+
+
+def _in_a_row(
+    told: Sequence[_Told], alike: Callable[[_Told], str], is_verbose: bool
+) -> list[list[_Told]]:
+    """Neighbours that say the same are together, unless all is asked for."""
+    if is_verbose:
+        return [[each] for each in told]
+    return [list(group) for _, group in groupby(told, alike)]
+
+
+def _but_for_numbers(told: object) -> str:
+    return _NUMBER.sub("#", str(told))
+
+
+#: Not those of layers, nor of lines of code.
+_NUMBER: Final = re.compile(r"(?<![\w.:'])-?\d+(?:\.\d+)?(?![\w'])")
 
 
 def conditions_of(guards: Sequence[Guard]) -> list[Guard]:
@@ -183,7 +264,7 @@ class DimStatus:
     """One dimension or integer in one entry."""
 
     source: str
-    #: "static", "dynamic", "unbacked"; "fixed" for a dynamic one that the program left one value
+    #: "static", "dynamic", "unbacked", "specialized": dynamic, and the program left one value
     state: str
     #: what it may be: a value, or a range
     values: str
@@ -240,7 +321,7 @@ def _status(source: str, ruling: DimDecision, left: Range | None, entry_id: str)
     allowed = decision.range if left is None or decision.choice is Choice.UNBACKED else left
     if allowed is left and allowed.lower is not None and allowed.lower == allowed.upper:
         why = f"a line of the program needs this value, though {decision.reason}"
-        return replace(made, state="fixed", change=_FIXED, by="the program", reason=why)
+        return replace(made, state="specialized", change=_SPECIALIZED, by="the program", reason=why)
     return replace(made, values=str(allowed), free_values=allowed.said_of(source))
 
 
@@ -250,7 +331,7 @@ def _kind(source: str, value: float) -> str:
     return "size" if ".size()[" in source else "int"
 
 
-_FIXED: Final = "the lines that ask for this value, below"
+_SPECIALIZED: Final = "the lines that ask for this value, below"
 
 
 def since_when(entries: Sequence[Sequence[DimStatus]]) -> list[list[DimStatus]]:

@@ -142,7 +142,7 @@ def _told(event: Event) -> tuple[str, str, Frame | None] | None:
         case kinds.CompileFailed():
             return "failed", f"{event.error}: {event.text}", event.user_frame
         case kinds.RecompileLimit():
-            said = f"{event.limit} entries, the limit: what none of them serves runs eagerly"
+            said = f"{event.limit} entries, the limit: calls that match none of them run eagerly"
             return "limit", said, None
         case kinds.VerificationFailed():
             return "wrong answer", "; ".join(event.differences), None

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
+from anyshape.arguments import spelled
 from anyshape.backends.native.alias_check import may_write
 from anyshape.dispatch.entry import Entry
 from anyshape.errors import CannotExport, ExportInputError
@@ -230,6 +231,7 @@ class Exported:
         lines += [f"    note: {each}" for each in self.notes]
         return "\n".join(lines)
 
+    @spelled
     def save(self, path: str | os.PathLike[str], *, native_code: bool = False) -> None:
         """Write a package: a zip of JSON and safetensors; with the native code for this machine
         too, if asked for. `load` uses that only for those who trust it."""
@@ -257,6 +259,7 @@ class Exported:
         """A `torch.export.ExportedProgram`, made by torch of this graph and these sizes."""
         return torch_bridge.to_torch(self._program)
 
+    @spelled
     def to_onnx(self, path: str | os.PathLike[str], opset: int = 18) -> None:
         """Write an ONNX model with named dynamic sizes."""
         onnx.to_onnx(self._program, path, opset)
@@ -277,6 +280,7 @@ def _put_back(module: torch.fx.GraphModule) -> Iterator[None]:
                 each.copy_(value)
 
 
+@spelled
 def load(
     path: str | os.PathLike[str],
     *,

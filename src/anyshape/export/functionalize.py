@@ -198,7 +198,9 @@ class _Rewriting(Versions):
             chain.append(parent)
         for node in reversed(chain):
             if _may_overlap(node):
-                raise NotFunctional(f"`{node.name}`, which is written to, has elements twice")
+                raise NotFunctional(
+                    f"`{node.name}`, which is written to, has elements that overlap"
+                )
             for each in map(self._resolved, _nodes_in(self._made_with[node])):
                 if each not in copies and each not in chain:
                     copies[each] = graph.placeholder(f"input_{len(more)}")

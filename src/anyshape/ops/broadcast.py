@@ -38,12 +38,12 @@ def _stretched(q: ShapeQuery, a: Size, b: Size) -> Size:
     if now_a is None or now_b is None or now_a == now_b:
         # Equal in this run. Another run may stretch one of them, which is another program.
         q.decide_or(
-            eq(a, b), True, "operands of the same size here; a size of 1 would be stretched"
+            eq(a, b), True, "operands of the same size here; a size of 1 would be broadcast"
         )
         return a if isinstance(a, int) else b
-    if now_a == 1 and q.decide(eq(a, 1), "a dimension of size 1 is stretched"):
+    if now_a == 1 and q.decide(eq(a, 1), "a dimension of size 1 is broadcast"):
         return b
-    if now_b == 1 and q.decide(eq(b, 1), "a dimension of size 1 is stretched"):
+    if now_b == 1 and q.decide(eq(b, 1), "a dimension of size 1 is broadcast"):
         return a
     raise q.fail(f"sizes {a} and {b} neither are equal nor is one of them 1")
 

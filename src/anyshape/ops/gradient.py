@@ -126,7 +126,7 @@ def zeros_like(term: Term) -> Term:
 
 
 def whole(term: Term) -> Term:
-    """Floats of two bytes are computed in four: torch's own functions for gradients round once."""
+    """16-bit floats are computed in f32: torch's own functions for gradients round once."""
     return term.float() if term.dtype in (torch.float16, torch.bfloat16) else term
 
 
@@ -139,7 +139,7 @@ def sum_to(grad: Term, shape: Sequence[Size]) -> Term:
         if same(grad.shape[dim], size):
             continue
         if not same(size, 1):
-            raise NoGradient("whether it was stretched is not known")
+            raise NoGradient("whether it was broadcast is not known")
         dims.append(dim)
     if dims:
         grad = grad.sum(dims, True)

@@ -79,7 +79,7 @@ def known(value: Known) -> Known:
     """A number, or several, that the model has as constants: the program may not compute them."""
     parts = value if isinstance(value, tuple | list) else [value]
     if any(map(is_node, parts)):
-        raise NotMapped("a number that is computed, where it has to be known")
+        raise NotMapped("a number that is not a constant, where it has to be known")
     return value
 
 

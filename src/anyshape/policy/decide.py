@@ -40,7 +40,7 @@ class By(Enum):
     """Whose word a decision is: the rows of the table."""
 
     LIST = "config.dynamic_sources"
-    FLAG = "a force flag"
+    FLAG = "a setting"
     ZERO_ONE = "config.specialize_zero_one"
     MARK = "a mark"
     CONTRACT = "the shape contract"
@@ -267,7 +267,7 @@ def _observed(
 def _all_sizes(question: _Question) -> Decision | None:
     """Nobody has to wait until each size was seen to change in its turn."""
     if question.settings.automatic_dynamic == "all" and question.evidence.is_again:
-        reason = "the function is compiled again, and config.automatic_dynamic is 'all'"
+        reason = "the function is recompiled, and config.automatic_dynamic is 'all'"
         return _dynamic(question, reason)
     return None
 
@@ -357,7 +357,7 @@ def decide_int(
 ) -> Decision:
     """The decision for an integer input."""
     if isinstance(value, bool):
-        return _static("it is a bool, and those choose programs")
+        return _static("it is a bool, and each value is compiled for")
     question = _Question(name, None, value, of_int(value), source, evidence, settings, dynamic)
     return _decide(question, INT_RULES)
 

@@ -22,7 +22,7 @@ _LIST: Final = "config.dynamic_sources"
 #: What makes it dynamic; `{wish}` is the mark that fits.
 _TO_DYNAMIC: Final = {
     By.DEFAULT: f"another value in a later call, {{wish}}, or a name in {_LIST}",
-    By.FLAG: f"the setting named, or a name in {_LIST}, which stands above it",
+    By.FLAG: f"the setting named, or a name in {_LIST}, which overrides it",
     By.ZERO_ONE: "another value than 0 and 1, or config.specialize_zero_one = False",
     By.MARK: f"dropping the mark, or a name in {_LIST}",
     By.CONTRACT: "a name for it in shapes=",

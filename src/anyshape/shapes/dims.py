@@ -14,6 +14,7 @@ from enum import Enum
 from keyword import iskeyword
 from typing import ClassVar, Final
 
+from anyshape.arguments import spelled
 from anyshape.errors import BadShapeSpec
 from anyshape.symbolic import (
     Fact,
@@ -146,6 +147,7 @@ class Dim(DimExpr):
     DYNAMIC: ClassVar = Marker.DYNAMIC
     STATIC: ClassVar = Marker.STATIC
 
+    @spelled
     def __init__(self, name: str, min: int | None = None, max: int | None = None) -> None:
         lowest = 0 if min is None else min
         where = f"Dim({name!r})"

@@ -249,7 +249,8 @@ class Shapes:
                     if found.setdefault(one.name, one.declared) != one.declared:
                         raise BadShapeSpec(
                             place=f"the dim `{one.name}`",
-                            found=f"two ranges, {found[one.name]} and {one.declared}",
+                            found=f"two ranges, {found[one.name].said_of(one.name)} and"
+                            f" {one.declared.said_of(one.name)}",
                             expected="one range for one name",
                         )
         spoken = {name for each in items_of(self.root) for name in _names_of(each)}

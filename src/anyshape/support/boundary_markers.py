@@ -98,7 +98,7 @@ def graph_break(msg: str = "") -> None:
     """
 
 
-setattr(graph_break, MARKS[0], "a graph break is asked for")
+setattr(graph_break, MARKS[0], "anyshape.graph_break() is called")
 
 
 def why_disabled(function: Any) -> str | None:

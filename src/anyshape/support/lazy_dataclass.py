@@ -24,6 +24,7 @@ from dataclasses import (
     is_dataclass,
     replace,
 )
+from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 __all__ = ["MISSING", "asdict", "dataclass", "field", "fields", "is_dataclass", "replace"]
@@ -73,8 +74,9 @@ def _dataclass(
                 name for name, each in all_fields.items() if each.init and not each.kw_only
             ),
         }
-        if init:
+        if init and "__init__" not in given:
             methods["__init__"] = _when_called(cls, "__init__", _init)
+            methods["__signature__"] = _SIGNATURE
         if repr:
             methods["__repr__"] = _repr
         if eq:
@@ -251,6 +253,36 @@ def _hash(_: Any, fields: Fields) -> Any:
     }
     names = " ".join(f"self.{name}," for name in hashed)
     return _function(f"def __hash__(self):\n return hash(({names}))", {"hash": hash})
+
+
+class _Signature:
+    """The arguments of a class, for `help` and editors: made when they ask."""
+
+    def __get__(self, instance: object, cls: type) -> Signature:
+        made = next(each for each in cls.__mro__ if "__init__" in vars(each))
+        if instance is not None or vars(made).get("__signature__") is not self:
+            raise AttributeError("__signature__")  # it is somebody else's
+        given = [
+            Parameter(
+                each.name,
+                Parameter.KEYWORD_ONLY if each.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
+                default=_shown_default(each),
+                annotation=each.type,
+            )
+            for each in vars(made)["__dataclass_fields__"].values()
+            if each.init
+        ]
+        given.sort(key=lambda each: each.kind)
+        return Signature(given, return_annotation=None)
+
+
+_SIGNATURE: Final = _Signature()
+
+
+def _shown_default(each: Field[Any]) -> object:
+    if each.default_factory is not MISSING:
+        return each.default_factory()
+    return Parameter.empty if each.default is MISSING else each.default
 
 
 # -- methods that are the same for all -------------------------------------------------------------

@@ -264,8 +264,8 @@ def _built_stage(
 
 def _kept(graphs: TrainingGraphs) -> str:
     return (
-        f"{len(graphs.kept)} results are kept and {len(graphs.inputs)} inputs, "
-        f"{graphs.again} operators are computed again"
+        f"{len(graphs.kept)} results and {len(graphs.inputs)} inputs are saved, "
+        f"{graphs.again} operators are recomputed"
     )
 
 
@@ -412,13 +412,18 @@ class NativeReport:
         if self.whole:
             return [f"no native code: {self.whole}"]
         total = sum(self.native.values())
-        lines = [f"native code: {total} operators in {self.segments} foreign calls"]
+        calls = _counted(self.segments, "native call")
+        lines = [f"native code: {_counted(total, 'operator')} in {calls}"]
         lines += [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
         return [*lines, *(self.cuda_graphs.lines() if self.cuda_graphs is not None else ())]
 
 
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _few(least: int) -> list[str]:
-    return [f"few operators: eager's if no tensor has {least} elements"] if least else []
+    return [f"few operators: runs eagerly unless a tensor has {least} elements"] if least else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,13 @@ from anyshape.loops.program import Segment
 from anyshape.runtime.loader.build import (
     Loaded,
     Source,
+    code_name,
     disk_cache,
     found_or_begun,
     identity,
     load,
 )
+from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.disk_cache import key_of
 from anyshape.runtime.loader.host_target import HostTarget, host_target
 from anyshape.runtime.loader.image import Built
@@ -142,9 +144,10 @@ class Helpers(NamedTuple):
     code: Loaded
     #: the name of a function of Python among them, which are there or not
     apart: str | None
+    #: by what name and in what form a package takes them along
+    packed: tuple[str, bytes]
 
 
-@functools.cache
 def host_helpers(
     host: HostTarget,
     abi: TorchAbi | None,
@@ -153,10 +156,23 @@ def host_helpers(
 ) -> Helpers:
     """What functions of segments call: those on the CPU, or on the GPU of this number, which find
     what is not torch's among `others`."""
+    helpers = _host_helpers(host, abi, gpu, others)
+    # Also where an earlier program of this process has loaded them: another process has to.
+    bundle = open_bundle()
+    if bundle is not None:
+        name, data = helpers.packed
+        bundle.used[name] = data
+    return helpers
+
+
+@functools.cache
+def _host_helpers(
+    host: HostTarget, abi: TorchAbi | None, gpu: int | None, others: Loaded | None
+) -> Helpers:
     key = key_of_code("helpers", repr(abi), str(gpu))
     found = found_or_begun(key, lambda: source_text().helpers_source(abi, gpu), host, disk_cache())
     built = found if isinstance(found, Built) else found.result()
-    return Helpers(load(built, others), built.entry)
+    return Helpers(load(built, others), built.entry, (code_name(key, host), built.to_bytes()))
 
 
 def native_identity() -> dict[str, str]:

@@ -104,7 +104,7 @@ def why_not(graph: torch.fx.Graph) -> str:
     """Why a graph cannot be recorded; empty if nothing is known that speaks against it."""
     found = dict.fromkeys(meta.device for node in graph.nodes for meta in _metas(node))
     if any(device.type != "cuda" for device in found):
-        return "it has tensors on the processor"
+        return "it has tensors on the CPU"
     if len(found) != 1:
         return "it has tensors on several GPUs"
     for node in graph.nodes:
@@ -112,7 +112,7 @@ def why_not(graph: torch.fx.Graph) -> str:
             continue
         with_tensors = any(map(_metas, node.all_input_nodes))
         if SYMBOL in node.meta and with_tensors:
-            return f"`{node.name}` waits for the GPU: its value is needed on the processor"
+            return f"`{node.name}` waits for the GPU: its value is needed on the CPU"
         if region_of(node.target) is not None or not only_starts_kernels(function_of(node)):
             return f"`{node.name}` may do more than start kernels"
     return ""

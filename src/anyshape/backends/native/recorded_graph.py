@@ -148,7 +148,7 @@ def record(
     modes = modes_now()
     graph, result = pool.record(recorded)
     if modes_now() != modes:
-        raise CannotRecord("it changes a mode of torch for what comes behind it")
+        raise CannotRecord("it changes a mode of torch for the code after it")
     tensors = dict(_tensors(given))
     moved = [
         place for place, before in versions.items() for _ in range(tensors[place]._version - before)

@@ -88,7 +88,7 @@ def container_method(
     if kind is set and name == "pop" and len(owner) > 1:
         if path is not None:
             raise AbortCapture(
-                "which member of a set from outside goes first depends on its history"
+                "which member of a set from outside the function goes first depends on its history"
             )
         hooks.in_this_order(owner)
     if kind in (set, frozenset) and name in _SET_ALGEBRA:
@@ -171,7 +171,7 @@ def _init_container(
     kwargs: dict[str, object],
 ) -> None:
     if path is not None:
-        raise AbortCapture(f"`{kind.__name__}.__init__` of an object from outside")
+        raise AbortCapture(f"`{kind.__name__}.__init__` of an object from outside the function")
     if isinstance(owner, defaultdict) and args:
         bound(args[0])
         args = args[1:]
@@ -196,10 +196,12 @@ def change_in_place(
     method = f"__i{name}__"
     kind = next((base for base in _CHANGES if isinstance(owner, base)), None)
     if kind is None or (kind is not dict and method not in _CHANGES[kind]):
-        raise AbortCapture(f"a {type(owner).__name__} from outside is changed in place")
+        raise AbortCapture(
+            f"a {type(owner).__name__} from outside the function is changed in place"
+        )
     if kind is set:
         if not isinstance(other, SETS):
-            raise AbortCapture("a set from outside is combined with what is no set")
+            raise AbortCapture("a set from outside the function is combined with what is no set")
         other = hooks.specialized(hooks.operand(other), "it is a member of a set")
     bound = types.MethodType(getattr(base_of(owner), method), owner)
     return container_method(hooks, kind, bound, owner, method, (other,), {})
@@ -216,7 +218,7 @@ def _read_outside(
 ) -> object:
     outside = hooks.outside
     if name not in _READS and name not in _SET_ALGEBRA:
-        raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside")
+        raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside the function")
     if kind is dict and name == "get" and args:
         if outside.has_key(owner, path, args[0]):
             return outside.item(owner, path, args[0])
@@ -294,7 +296,7 @@ def _grow(
 
 
 def _perform(hooks: Hooks, owner: object, path: Path, function: Any, *args: object) -> object:
-    """Change a container from outside; natively where that cannot be followed, because an iterator
+    """Change a container from outside; natively where that cannot be traced, because an iterator
     that gave the arguments cannot be asked again."""
     if hooks.tracer.active:
         try:

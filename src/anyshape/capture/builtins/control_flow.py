@@ -49,7 +49,7 @@ class Stretch:
         #: why the graph cannot be told apart from what is around it, if so
         self.why = None
         if hooks.tracer.active and recorder.segment is not segment:
-            self.why = f"the way on depends on data inside of {what}"
+            self.why = f"a data-dependent branch inside of {what}"
 
     def nodes(self) -> Iterator[torch.fx.Node]:
         node = self._last.next
@@ -310,7 +310,7 @@ def _loop(hooks: Hooks, given: Sequence[object], goes_on: Part, step: Part) -> o
     test.record(goes_on, start.outputs, nodes)
     body.record(step, start.outputs, nodes)
     if not hooks.tracer.active:
-        raise AbortCapture("torch.while_loop cannot be followed")
+        raise AbortCapture("torch.while_loop cannot be traced")
     _agree(hooks, "the body of a loop and its start", body.metas, start.metas)
     node, values = _run(hooks, "while_loop", (test, body), (start.outputs, nodes))
     _bind(hooks, node, values, start.metas)
@@ -343,7 +343,7 @@ def _mapped(hooks: Hooks, walked: Sequence[torch.Tensor], part: Part) -> object:
     body = Branch(hooks, "the body of map")
     body.record(part, first, [hooks.recorder.node(each) for each in first])
     if not hooks.tracer.active:
-        raise AbortCapture("map cannot be followed")
+        raise AbortCapture("map cannot be traced")
     node, values = _run(hooks, "map", (body,), (walked, nodes))
     _bind(hooks, node, values, _stacked(body.metas, length, values))
     return _like(body.result, values)
@@ -388,7 +388,7 @@ def _scanned(
     body = Branch(hooks, "the body of scan")
     body.record(step, (*start.outputs, *first), [*carried, *map(recorder.node, first)])
     if not hooks.tracer.active:
-        raise AbortCapture("scan cannot be followed")
+        raise AbortCapture("scan cannot be traced")
     count = len(carried)
     _agree(hooks, "the body of scan and its start", body.metas[:count], start.metas)
     node, values = _run(hooks, "scan", (body,), (start.outputs, carried), (walked, nodes))
@@ -430,7 +430,7 @@ def _associatively_scanned(
     given = (*before.outputs, *now.outputs)
     body.record(step, given, [hooks.recorder.node(each) for each in given])
     if not hooks.tracer.active:
-        raise AbortCapture("associative_scan cannot be followed")
+        raise AbortCapture("associative_scan cannot be traced")
     _agree(hooks, "the body of associative_scan and its items", body.metas, now.metas)
     node, values = _run(hooks, "associative_scan", (body,), (walked, nodes))
     _bind(hooks, node, values, _stacked(body.metas, length, values))

@@ -49,10 +49,10 @@ class _Positions:
             stretch = Stretch(hooks, f"`{name}`", partial(hooks.call, function), given)
         except Exception as error:
             # It may be for single positions alone.
-            raise AbortCapture(f"flex_attention cannot follow `{name}`: {error}") from None
+            raise AbortCapture(f"flex_attention cannot trace `{name}`: {error}") from None
         result = stretch.result
         if not hooks.tracer.active or stretch.why is not None:
-            raise AbortCapture(f"flex_attention cannot follow `{name}`")
+            raise AbortCapture(f"flex_attention cannot trace `{name}`")
         if stretch.writes or not isinstance(result, torch.Tensor):
             raise AbortCapture(f"`{name}` of flex_attention writes, or gives no tensor")
         mapped = {recorder.node(each) for each in given}
@@ -168,7 +168,7 @@ def _flex_attention(
     weights = call(torch.Tensor.to, call(torch.where, empty, 0.0, weights), query.dtype)
     result = call(torch.matmul, weights, value)
     if not hooks.tracer.active:
-        raise AbortCapture("flex_attention cannot be followed")
+        raise AbortCapture("flex_attention cannot be traced")
     if return_aux is not None:
         asked = {name: hooks.attribute(return_aux, name) for name in flex.AuxRequest._fields}
         found = {name: _AUX[name](hooks, scores) for name in asked if hooks.truth(asked[name])}

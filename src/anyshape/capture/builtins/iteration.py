@@ -129,7 +129,7 @@ def _next(hooks: Hooks, iterator: Any, *default: object) -> object:
                 return default[0]
             raise
     if hooks.tracer.path_of(iterator) is not None:
-        raise AbortCapture("an iterator from outside is advanced")
+        raise AbortCapture("an iterator from outside the function is advanced")
     return next(iterator, *default)
 
 

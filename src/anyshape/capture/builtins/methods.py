@@ -77,7 +77,7 @@ def method(
         return pure(hooks, getattr(plain, name), args, kwargs)
     if isinstance(owner, types.GeneratorType):
         if hooks.tracer.path_of(owner) is not None:
-            raise AbortCapture("a generator from outside is advanced")
+            raise AbortCapture("a generator from outside the function is advanced")
         return bound(*args, **kwargs)
     if type(owner) is torch.Generator and not kwargs:
         return generator_method(hooks, owner, name, args)
@@ -87,7 +87,7 @@ def method(
         return _read_only(hooks, bound, name, args, kwargs)
     if isinstance(owner, (re.Pattern, re.Match)):
         if hooks.outside.is_external(owner) and not is_constant(hooks, owner):
-            raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside")
+            raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside the function")
         return pure(hooks, bound, args, kwargs)
     raise AbortCapture(f"cannot trace into `{name}` of a {type(owner).__name__}")
 
@@ -173,7 +173,9 @@ def _init(hooks: Hooks, bound: Any, owner: object, args: Any, kwargs: Any) -> ob
         return _MISSING
     holder = getattr(getattr(bound, "__func__", bound), "__objclass__", None)
     if holder is not object and hooks.outside.is_external(owner):
-        raise AbortCapture(f"a {type(owner).__name__} from outside is initialised again")
+        raise AbortCapture(
+            f"a {type(owner).__name__} from outside the function is initialised again"
+        )
     return None if not args and not kwargs else bound(*args, **kwargs)
 
 

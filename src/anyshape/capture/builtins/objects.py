@@ -34,7 +34,9 @@ def _class_test(native: Callable[..., bool], name: str) -> Callable[..., object]
         for kind in _flat(kinds):
             is_protocol = of_instance and getattr(kind, "_is_runtime_protocol", False)
             if is_protocol and hooks.outside.is_external(value):
-                raise AbortCapture("a protocol looks at the attributes of an object from outside")
+                raise AbortCapture(
+                    "a protocol looks at the attributes of an object from outside the function"
+                )
             check = getattr(type(kind), name, None)
             if type(kind) is not type:
                 hooks.attributes.class_attribute(type(kind), name)
@@ -114,7 +116,7 @@ def _hash(hooks: Hooks, value: object) -> int:
     plain = hooks.specialized(value, "its hash", "hash")
     hooks.hashed(plain)
     if _is_hashed_by_identity(hooks, plain):
-        raise AbortCapture("the hash of an object from outside: it is its identity")
+        raise AbortCapture("the hash of an object from outside the function: it is its identity")
     return hash(plain)
 
 

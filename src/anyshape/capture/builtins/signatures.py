@@ -33,7 +33,7 @@ def _guard(hooks: Hooks, function: object) -> None:
         _guard(hooks, function.__func__)
     elif isinstance(function, functools.partial):
         if hooks.outside.is_external(function):
-            raise AbortCapture("inspect.signature of a partial function from outside")
+            raise AbortCapture("inspect.signature of a partial function from outside the function")
         _guard(hooks, function.func)
     elif isinstance(function, type):
         raise AbortCapture("inspect.signature of a class")
@@ -73,7 +73,7 @@ def _handed_on(function: Callable[..., object]) -> Callable[..., object]:
 
     def model(hooks: Hooks, bound: object, *args: object, **kwargs: object) -> object:
         if hooks.outside.is_external(bound) and not is_constant(hooks, bound):
-            raise AbortCapture(f"`{function.__name__}` of a signature from outside")
+            raise AbortCapture(f"`{function.__name__}` of a signature from outside the function")
         return function(bound, *args, **kwargs)
 
     return model

@@ -244,7 +244,7 @@ def _know_type(hooks: Hooks, function: object, value: object) -> None:
             _know_type(hooks, function, item)
         return
     if hooks.outside.is_external(value) and not is_constant(hooks, value):
-        raise AbortCapture(f"`{_full_name(function)}` of an object from outside")
+        raise AbortCapture(f"`{_full_name(function)}` of an object from outside the function")
 
 
 def _full_name(function: object) -> str:

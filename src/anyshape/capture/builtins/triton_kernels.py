@@ -137,7 +137,7 @@ def _no_attribute(hooks: Hooks, result: LaunchResult, name: object) -> object:
 def _grid(hooks: Hooks, kernel: Any, grid: Any, known: dict[str, Any]) -> Any:
     found = hooks.call(grid, LaunchArguments(hooks, kernel, known))
     if not hooks.tracer.active:
-        raise AbortCapture(f"the grid of `{_name_of(kernel)}` cannot be followed")
+        raise AbortCapture(f"the grid of `{_name_of(kernel)}` cannot be traced")
     return found
 
 

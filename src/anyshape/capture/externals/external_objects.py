@@ -73,7 +73,7 @@ class Externals:
             return self._slice(container, path, base, key)
         if not isinstance(key, int):
             raise AbortCapture(
-                f"an index of type {type(key).__name__} into a container from outside"
+                f"an index of type {type(key).__name__} into a container from outside the function"
             )
         key = int(key)
         changed = self.journal.changed_container(container)
@@ -100,12 +100,14 @@ class Externals:
 
     def _dict_item(self, container: dict[object, object], path: Path, key: object) -> object:
         if not is_key(key):
-            raise AbortCapture(f"a key of type {type(key).__name__} into a dictionary from outside")
+            raise AbortCapture(
+                f"a key of type {type(key).__name__} into a dictionary from outside the function"
+            )
         if self.journal.is_written(container, key):
             return self.journal.written(container, key)
         if not dict.__contains__(container, key):
             if type(container) is not dict and hasattr(type(container), "__missing__"):
-                raise AbortCapture("a missing key of a dictionary from outside")
+                raise AbortCapture("a missing key of a dictionary from outside the function")
             self._guard_key(container, path, key)
             return dict.__getitem__(container, key)  # raises KeyError
         changed = self.journal.changed_container(container)
@@ -144,7 +146,9 @@ class Externals:
         """A set from outside, with its members guarded but not their order."""
         members = frozenset(self._before(container))
         if not all(type(member) in ATOMS for member in members):
-            raise AbortCapture("a set from outside with members that cannot be compared")
+            raise AbortCapture(
+                "a set from outside the function with members that cannot be compared"
+            )
         self.tracer.guard(Kind.MEMBERS, path, members)
         return container
 
@@ -155,7 +159,9 @@ class Externals:
         before = self._before(container)
         keys = tuple(before) if before is not container else tuple(base_of(before).keys(before))
         if not all(map(is_key, keys)):
-            raise AbortCapture("a dictionary from outside with keys that cannot be compared")
+            raise AbortCapture(
+                "a dictionary from outside the function with keys that cannot be compared"
+            )
         self.tracer.guard(Kind.KEYS, path, keys)
         return container
 

@@ -83,7 +83,7 @@ class Changes:
         undone."""
         if self.unseen and self.any:
             raise AbortCapture(
-                "a tensor is changed where nobody can see it, before a decision on data"
+                "a tensor is changed where nobody can see it, before a data-dependent branch"
             )
         with torch._C.DisableTorchFunction():
             return list(self._newly_changed())
@@ -93,16 +93,20 @@ class Changes:
             before = self._versions.get(id(tensor), first)
             now = _version(tensor)
             if now is None and self.any:
-                raise AbortCapture("an inference tensor may be changed before a decision on data")
+                raise AbortCapture(
+                    "an inference tensor may be changed before a data-dependent branch"
+                )
             if now == before and _geometry_of(tensor) != self._geometries[id(tensor)]:
-                raise AbortCapture("a tensor is changed in form before a decision on data")
+                raise AbortCapture("a tensor is changed in form before a data-dependent branch")
             if now != before or (self._written and _memory_of(tensor) in self._written):
                 if tensor.requires_grad and not tensor.is_leaf:
                     raise AbortCapture(
-                        "a tensor with a history is changed before a decision on data"
+                        "a tensor with a history is changed before a data-dependent branch"
                     )
                 if _geometry_of(tensor) != self._geometries[id(tensor)]:
-                    raise AbortCapture("the shape of a tensor is changed before a decision on data")
+                    raise AbortCapture(
+                        "the shape of a tensor is changed before a data-dependent branch"
+                    )
                 yield path
             self._versions[id(tensor)] = now
         self._written_before |= self._written

@@ -91,7 +91,9 @@ class Attributes:
                 return value
         if module.__dict__.get(name, _MISSING) is not value:
             # Code of the module has answered, and must not run again: we leave with the answer.
-            self._tracer.abort(f"the attribute `{name}` that module {module.__name__} makes up")
+            self._tracer.abort(
+                f"the attribute `{name}` made by `__getattr__` of module {module.__name__}"
+            )
             return value
         if not is_trusted(module.__name__) and module.__name__ != "anyshape":
             # One of another class may answer otherwise.
@@ -108,7 +110,7 @@ class Attributes:
             replaced.note(held, {name, "__getattr__"})
             return
         if "__getattr__" in held:
-            raise AbortCapture(f"module {module.__name__} makes up its names")
+            raise AbortCapture(f"module {module.__name__} has a `__getattr__`")
         path = self._tracer.constant(held, f"G[{module.__name__!r}]")
         for missing in (name, "__getattr__"):
             self._tracer.guard(Kind.CONTAINS, path, (missing, False))
@@ -465,7 +467,7 @@ class Attributes:
             return
         path = self._tracer.path_of(obj)
         if path is not None:
-            raise AbortCapture("an attribute of an object from outside is deleted")
+            raise AbortCapture("an attribute of an object from outside the function is deleted")
         object.__delattr__(obj, name)
 
 

@@ -109,11 +109,13 @@ class HooksBase(PlainHooks):
             if not isinstance(own, _NATIVE_CODE) and not self._is_member_code(value, holder):
                 raise AbortCapture(f"`{name}` of a {kind.__name__}")
             if self._is_opaque(value):
-                raise AbortCapture(f"`{name}` of a {kind.__name__} from outside")
+                raise AbortCapture(f"`{name}` of a {kind.__name__} from outside the function")
             return self._known_contents(value, protocol)
         if self._is_opaque(value) and has_native_state(kind):
             # It may have a buffer, which no method tells of.
-            raise AbortCapture(f"native code looks into a {kind.__name__} from outside")
+            raise AbortCapture(
+                f"native code looks into a {kind.__name__} from outside the function"
+            )
         return value
 
     def _is_member_code(self, value: object, holder: type) -> bool:

@@ -144,7 +144,7 @@ class Callables:
             return None
         made = instrumented_code(code, function.__globals__)
         if isinstance(made, Refused):
-            self._tracer.abort(f"`{function.__qualname__}` cannot be watched: {made.reason}")
+            self._tracer.abort(f"`{function.__qualname__}` cannot be traced: {made.reason}")
             return None
         if not is_trusted(function.__module__):
             path = self._tracer.constant(function).attribute("__code__")

@@ -40,7 +40,7 @@ def entered(hooks: Hooks, manager: object) -> object:
     """What stands in the `with` statement for a context manager."""
     kind = type(manager)
     if hooks.outside.is_external(manager) and kind in _RECORDED:
-        raise AbortCapture("a context manager from outside")
+        raise AbortCapture("a context manager from outside the function")
     if kind in _GRAD_MODES or kind is CatchWarnings:
         return manager
     if kind in _HARMLESS or kind is set_detect_anomaly or _is_off(manager):

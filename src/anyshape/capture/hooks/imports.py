@@ -39,7 +39,9 @@ def imported(
     if isinstance(value, CODE) or type(value) in ATOMS:
         tracer.guard(Kind.PREDICATE, tracer.constant(source), Gives(name, value), "it imports")
         return value
-    raise AbortCapture(f"`{name}`, which module {full} makes up, is imported inside the function")
+    raise AbortCapture(
+        f"`{name}`, made by `__getattr__` of module {full}, is imported inside the function"
+    )
 
 
 class Gives:

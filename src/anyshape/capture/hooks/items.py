@@ -141,7 +141,9 @@ class ItemHooks(HooksBase):
                 if isinstance(obj, (list, dict, deque)):
                     self.outside.set_item(obj, path, key, value)
                     return
-                raise AbortCapture(f"an item of a {type(obj).__name__} from outside is set")
+                raise AbortCapture(
+                    f"an item of a {type(obj).__name__} from outside the function is set"
+                )
             if type(key) is slice:
                 value = self.iterate(value)
             obj[self._position(obj, key)] = value
@@ -163,7 +165,9 @@ class ItemHooks(HooksBase):
                 if isinstance(obj, (list, dict, deque)):
                     self.outside.delete_item(obj, path, key)
                     return
-                raise AbortCapture(f"an item of a {type(obj).__name__} from outside is deleted")
+                raise AbortCapture(
+                    f"an item of a {type(obj).__name__} from outside the function is deleted"
+                )
             del obj[self._position(obj, key)]
             return
         except AbortCapture as left:
@@ -205,7 +209,7 @@ class ItemHooks(HooksBase):
                 self.attributes.class_attribute(kind, "__iter__")
                 return self.iterate_over(self.call(own, value))
             if path is not None:
-                raise AbortCapture(f"iteration over a {kind.__name__} from outside")
+                raise AbortCapture(f"iteration over a {kind.__name__} from outside the function")
             if isinstance(value, (list, tuple, dict, set, frozenset, deque)):
                 return value
             if is_trusted(kind.__module__) or kind.__module__ == "itertools":
@@ -275,7 +279,7 @@ class ItemHooks(HooksBase):
             if path is not None:
                 if isinstance(value, dict) and not defines(type(value), "keys", "__getitem__"):
                     return self.outside.contents(value, path)
-                raise AbortCapture(f"`**` of a {type(value).__name__} from outside")
+                raise AbortCapture(f"`**` of a {type(value).__name__} from outside the function")
             if isinstance(value, dict) and not defines(type(value), "keys", "__getitem__"):
                 return value
             if isinstance(value, torch.Tensor):

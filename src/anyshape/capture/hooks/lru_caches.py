@@ -77,7 +77,10 @@ class Caches:
         known = self._known.get((id(function), key))
         if known is not None:
             if known[0] is not result:
-                raise AbortCapture(f"the cached function `{function.__name__}` changes its mind")
+                raise AbortCapture(
+                    f"the cached function `{function.__name__}` gives another result for the same"
+                    " arguments"
+                )
             return known[1]
         if not trusted:
             check = StillCached(function, key, args, kwargs, result)

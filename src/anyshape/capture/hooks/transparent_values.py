@@ -68,5 +68,5 @@ def transparent_attribute(tracer: Tracer, call: Call, obj: Any, name: str) -> ob
             function = tracer.read(obj.__func__, path.attribute("__func__"))
             return call(getattr, function, name)
     if kind is types.GeneratorType and not callable(getattr(obj, name, None)):
-        raise AbortCapture(f"`{name}` of a generator from outside")
+        raise AbortCapture(f"`{name}` of a generator from outside the function")
     return getattr(obj, name)

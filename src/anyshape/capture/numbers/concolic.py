@@ -238,7 +238,7 @@ def _unary(function: Function, build: Function) -> Function:
         try:
             size = build(self.expr)
         except ExpressionTooLarge:
-            return function(specialized(self, "its expression is beyond what can be followed"))
+            return function(specialized(self, "its expression is too large to trace"))
         return made(tracer, size, function(plain(self)))
 
     return method
@@ -286,24 +286,24 @@ def _new_arguments(self: object) -> object:
 #: Methods that tell the value, with the reason that the guard will give.
 _TELLING: Final = {
     "__hash__": "its hash was taken",
-    "__str__": "it was made a text",
-    "__repr__": "it was made a text",
-    "__format__": "it was made a text",
-    "__int__": "it was made a plain int",
+    "__str__": "it was converted to a string",
+    "__repr__": "it was converted to a string",
+    "__format__": "it was converted to a string",
+    "__int__": "it was converted to int",
     "__index__": "it was used as an index",
-    "__float__": "it was made a plain float",
+    "__float__": "it was converted to float",
     "__sizeof__": "its size in memory was asked",
     "bit_length": "its bits were counted",
     "bit_count": "its bits were counted",
-    "to_bytes": "it was made bytes",
-    "hex": "it was made a text",
+    "to_bytes": "it was converted to bytes",
+    "hex": "it was converted to a string",
 }
 _TELLING_OF_FLOATS: Final = {
-    "__bool__": "its truth was tested",
+    "__bool__": "it was used as a condition",
     "__round__": "it was rounded",
     "__floor__": "it was rounded",
     "__ceil__": "it was rounded",
-    "__trunc__": "it was made a plain int",
+    "__trunc__": "it was converted to int",
     "as_integer_ratio": "its exact value was asked",
     "is_integer": "it was asked whether it is a whole number",
 }

@@ -75,7 +75,7 @@ def symbolic(
     try:
         size = build(_size(a), _size(b))
     except ExpressionTooLarge:
-        return _native(function, a, b, "an expression of its size is beyond what can be followed")
+        return _native(function, a, b, "an expression of it is too large to trace")
     return made(tracer, size, function(plain(a), plain(b)))
 
 

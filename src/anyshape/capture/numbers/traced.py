@@ -58,7 +58,7 @@ class TracedInt(int):
     def __bool__(self) -> bool:
         if not self.tracer.active:
             return int.__bool__(self)
-        return decided(self.tracer, ne(self.expr, 0), "its truth was tested")
+        return decided(self.tracer, ne(self.expr, 0), "it was used as a condition")
 
     def __round__(self, ndigits: object = None) -> int:
         digits = specialized(ndigits, "a number of digits")

@@ -166,7 +166,7 @@ class CallForms:
     def _items(self, value: dict[Any, object]) -> Iterable[tuple[object, object]]:
         path = self._recorder.tracer.path_of(value)
         if path is not None:
-            raise AbortCapture("an operation takes a dictionary from outside")
+            raise AbortCapture("an operation takes a dictionary from outside the function")
         return value.items()
 
     def _note(self, sizes: Iterable[Size]) -> None:

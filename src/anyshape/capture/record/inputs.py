@@ -41,7 +41,9 @@ class Inputs(Segments):
         made = self._objects.get(id(value))
         if made is not None:
             if made[2] is not self.segment:
-                raise AbortCapture(f"a {type(value).__name__} is used after a decision on data")
+                raise AbortCapture(
+                    f"a {type(value).__name__} is used after a data-dependent branch"
+                )
             return made[1]
         path = self.tracer.path_of(value)
         if path is None:

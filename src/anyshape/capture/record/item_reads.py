@@ -44,7 +44,7 @@ def number_read(recorder: Recorder, dtype: torch.dtype, node: object, value: obj
     if type(value) is float:
         return recorder.new_float(node, value)
     if type(value) is bool:
-        recorder.branch_on_number(node, value, "the program reads a truth from a tensor")
+        recorder.branch_on_number(node, value, "the program reads a bool from a tensor")
         return value
     raise AbortCapture(f"a {type(value).__name__} is read from a tensor")
 

@@ -134,7 +134,9 @@ class Recorder(Inputs):
         if type(value) is int:
             return self.new_integer(node, value, EVERYTHING)
         try:
-            self.branch_on_number(node, value, "a number that depends on data was asked about")
+            self.branch_on_number(
+                node, value, "the program branches on a number read from a tensor"
+            )
         except AbortCapture as left:
             self.tracer.leave_for(left)
         return value
@@ -320,7 +322,7 @@ class Recorder(Inputs):
 
         def read(tensor: torch.Tensor) -> object:
             if tensor.dtype is torch.bool:
-                raise AbortCapture("a truth value stands for an integer")
+                raise AbortCapture("a bool is used as an integer")
             return DATA_READERS[torch.Tensor.item](self, tensor)
 
         if isinstance(place, str):

@@ -135,12 +135,12 @@ class Segments:
         """End the segment: what is alive is handed on."""
         if len(self.segments) >= config.max_data_decisions:
             raise AbortCapture(
-                f"more than {config.max_data_decisions} decisions on data in one call"
+                f"more than {config.max_data_decisions} data-dependent branches in one call"
                 f" ({decision.reason})"
             )
         question = self._question(decision)
         if self.tracer.whole:
-            raise AbortCapture(f"the way on depends on data: {question.text}", question=question)
+            raise AbortCapture(f"a data-dependent branch: {question.text}", question=question)
         self._end_changes()
         segment = self.segment
         for known in list(self._known.values()):

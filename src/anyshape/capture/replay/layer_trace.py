@@ -266,7 +266,7 @@ class _Reader:
     def _input(self, event: Input) -> None:
         known = event.known
         path = known.path
-        assert path is not None, "inputs come from outside"
+        assert path is not None, "inputs come from outside the function"
         number = self._number(path)
         if number < 0:
             return  # It is an input by now.

@@ -184,11 +184,11 @@ def _asks(line: str, source: str) -> bool:
 
 #: How the reason of a guard is worded, and what that is a case of; the first that fits.
 _REASONS: Final = (
-    (re.compile(r"compared|truth|asked"), "branch"),
+    (re.compile(r"compared|as a condition|truth|asked"), "branch"),
     (re.compile(r"the loop runs"), "loop"),
-    (re.compile(r"same size|stretched|equal"), "equality"),
+    (re.compile(r"same size|broadcast|stretched|equal"), "equality"),
     (re.compile(r"range of the mark|contract"), "range"),
-    (re.compile(r"takes it|used as|made a|made bytes|was |reads strides|layout"), "constant"),
+    (re.compile(r"takes it|used as|was |reads strides|layout"), "constant"),
 )
 
 

@@ -25,7 +25,7 @@ KINDS: Final = {
     # -- sizes and integers --------------------------------------------------------------------
     "static_first": Row(
         "static at first, dynamic later: {names}",
-        "The first compile takes every size for fixed. {names} was seen as {values}: what changes"
+        "The first compile takes every size as static. {names} was seen as {values}: what changes"
         " becomes dynamic in the next compile, and the earlier one was for nothing.",
         "Say from the start that it is dynamic: with config.dynamic_sources, with a mark on the"
         " tensor before the call, or with a contract (anyshape.compile(shapes=...)). The profile"
@@ -37,7 +37,7 @@ KINDS: Final = {
         "kept static by config.{detail}: {names}",
         "{names} was seen as {values}, and each value is compiled for: config.{detail} is"
         " {state}, and keeps it static whatever was seen.",
-        "Name it in config.dynamic_sources, which stands above the flag; or set"
+        "Name it in config.dynamic_sources, which overrides the setting; or set"
         " config.{detail} = {flipped} for all of its kind.{branch}",
         lists_sources=True,
     ),
@@ -51,7 +51,7 @@ KINDS: Final = {
         patch="mark",
     ),
     "zero_one": Row(
-        "0 and 1 are programs of their own: {names}",
+        "0 and 1 are specialized: {names}",
         "{names} was seen as {values}, and config.specialize_zero_one is on.",
         "Set config.specialize_zero_one = False: 0 and 1 are sizes like others then, unless the"
         " program itself tells them apart.",
@@ -67,26 +67,26 @@ KINDS: Final = {
     "marked_static": Row(
         "kept static by the program: {names}",
         "{names} was seen as {values}; {detail}.",
-        "Drop the mark, or name it in config.dynamic_sources, which stands above marks.",
+        "Drop the mark, or name it in config.dynamic_sources, which overrides marks.",
         lists_sources=True,
     ),
     "branch": Row(
-        "a line of the program chooses by {names}",
-        "{names} was seen as {values}, and `{code}` takes another way for some of them"
-        " ({condition}). Each way is a program of its own.",
+        "a line of the program branches on {names}",
+        "{names} was seen as {values}, and `{code}` takes another branch for some of them"
+        " ({condition}). Each branch is compiled on its own.",
         "If the line is a check that always holds, say so with anyshape.check(...) or"
-        " torch._check(...). If both ways can be one formula (torch.where, arithmetic, a mask),"
-        " write it. If they are different programs indeed, one compile each is right.",
+        " torch._check(...). If both branches can be one formula (torch.where, arithmetic, a"
+        " mask), write that. If they really differ, one compile each is right.",
     ),
     "loop": Row(
         "a loop runs as often as {names} says",
-        "{names} was seen as {values}, and `{code}` is unrolled: each count is a program of its"
+        "{names} was seen as {values}, and `{code}` is unrolled: each count is compiled on its"
         " own.",
         "Replace the loop by an operation on a tensor (sum, cumsum, a batched product), or keep"
         " the loop outside of the compiled function and compile its body.",
     ),
     "constant": Row(
-        "{names} is used as a constant",
+        "{names} is specialized: a line needs its value",
         "{names} was seen as {values}, and `{code}` needs its value: {detail}. What is computed"
         " from it then is part of the program.",
         "Compute it with operators that are captured (arithmetic, torch), or outside of the"
@@ -95,15 +95,15 @@ KINDS: Final = {
     "equality": Row(
         "two sizes were equal when it was compiled",
         "`{code}` relies on {condition} ({detail}), and {names} was seen as {values}. If one of"
-        " the two is static, the other is fixed with it.",
+        " the two is static, the other is specialized with it.",
         "If they are always equal, say so: anyshape.check(a.size(0) == b.size(0)), and let both"
-        " be dynamic. If one is 1 at times, it is stretched, which is another program: expand it"
+        " be dynamic. If one is 1 at times, it is broadcast, which is another graph: expand it"
         " before the call.",
     ),
     "tied": Row(
-        "a static size fixes a dynamic one: {names}",
-        "`{code}` needs equal sizes ({detail}). {names} was static, and fixed the other with it;"
-        " it was seen as {values}.",
+        "a static size specializes a dynamic one: {names}",
+        "`{code}` needs equal sizes ({detail}). {names} was static, and specialized the other"
+        " with it; it was seen as {values}.",
         "Let both be dynamic: name this one in config.dynamic_sources as well, or mark it too.",
         lists_sources=True,
         patch="mark",
@@ -121,7 +121,7 @@ KINDS: Final = {
         "Widen the range of the mark, or of the contract.",
     ),
     "operator": Row(
-        "an operator fixes {names}",
+        "an operator specializes {names}",
         "`{code}` only works at the size that it was captured with: {detail}.",
         "Use another operator for it, or pad the tensor to a size that stays.",
     ),
@@ -156,7 +156,7 @@ KINDS: Final = {
     ),
     "dtype": Row(
         "{names} comes in several dtypes",
-        "{names} was seen as {values} (the call at {call}): each dtype is a program of its own.",
+        "{names} was seen as {values} (the call at {call}): each dtype is compiled on its own.",
         "Convert it before the call, if one dtype is meant: .to({expected}).",
     ),
     "device": Row(
@@ -239,13 +239,13 @@ KINDS: Final = {
     ),
     # -- not compiled, or not in one piece ---------------------------------------------------------
     "recompile_limit": Row(
-        "it was compiled {detail} times, and runs eagerly now for what no entry serves",
+        "it hit the recompile limit of {detail}: calls that match no entry run eagerly",
         "The limit is config.recompile_limit. The last reason: {text}.",
         "Remove the causes that are listed for it; to raise the limit only delays it.",
     ),
     "graph_break": Row(
-        "a graph ends at a decision on data",
-        "`{code}`: {detail}. The graph before it is run to know which way to go.",
+        "a graph break at a data-dependent branch",
+        "`{code}`: {detail}. The graph before it runs first, to know which branch to take.",
         "{hints}",
     ),
     "runs_eagerly": Row(

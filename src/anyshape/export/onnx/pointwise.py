@@ -66,7 +66,7 @@ class _Asked:
             return argument
         example = self._w.example(argument)
         if not isinstance(example, torch.Tensor):
-            raise NotMapped("a number that is computed, where it has to be known")
+            raise NotMapped("a number that is not a constant, where it has to be known")
         name, sizes = f"a{len(self.loaded)}", tuple(example.shape)
         self.loaded[name] = (argument, sizes)
         dtype = short(example.dtype)

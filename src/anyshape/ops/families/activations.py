@@ -183,7 +183,7 @@ def lower_relu6(c: Lowering, input: Value) -> Value:
 def lower_hardtanh(c: Lowering, input: Value, min_val: Operand, max_val: Operand) -> Value:
     if not all(isinstance(bound, int | float) for bound in (min_val, max_val)):
         # A lower bound above the other is an error.
-        raise NotLowered("a bound that is computed")
+        raise NotLowered("a bound that is not a constant")
     return of_float(c, _between, input, min_val, max_val, cost=2)
 
 
@@ -221,7 +221,7 @@ def lower_rrelu(
     if training is not False or not isinstance(lower, int | float):
         raise NotLowered("random slopes")
     if not isinstance(upper, int | float):
-        raise NotLowered("a slope that is computed")
+        raise NotLowered("a slope that is not a constant")
     return of_float(c, _leaky, input, (lower + upper) / 2, cost=2)
 
 
@@ -279,7 +279,7 @@ def _exponential(c: Lowering, input: Value, below: Operand, above: Operand, inne
 @lower("elu")
 def lower_elu(c: Lowering, input: Value, alpha: Any, scale: Any = 1, input_scale: Any = 1) -> Value:
     if not all(isinstance(each, int | float) for each in (alpha, scale, input_scale)):
-        raise NotLowered("a factor that is computed")
+        raise NotLowered("a factor that is not a constant")
     return _exponential(c, input, alpha * scale, scale, input_scale)
 
 
@@ -294,7 +294,7 @@ def lower_selu(c: Lowering, input: Value) -> Value:
 @lower("celu")
 def lower_celu(c: Lowering, input: Value, alpha: Any) -> Value:
     if not isinstance(alpha, int | float) or alpha == 0:
-        raise NotLowered("a factor that is computed, or 0")
+        raise NotLowered("a factor that is not a constant, or 0")
     return _exponential(c, input, alpha, 1.0, 1.0 / alpha)
 
 
@@ -395,7 +395,7 @@ def gradient_elu(
     if function == "selu":
         alpha, scale = _SELU_ALPHA, _SELU_SCALE
     if not all(isinstance(each, int | float) for each in (alpha, scale, input_scale)):
-        raise NoGradient("a number that is computed")
+        raise NoGradient("a number that is not a constant")
     height = alpha * scale * input_scale
     if function == "celu":
         height, input_scale = 1, 1 / alpha

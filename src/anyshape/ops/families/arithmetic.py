@@ -345,7 +345,7 @@ def _factor(c: Lowering, factor: Any, dtype: Dtype) -> Operand:
     if isinstance(factor, int | float):
         return factor
     if dtype not in ("f32", "f64"):
-        raise NotLowered("a factor that is computed, of no floats or of two bytes")
+        raise NotLowered("a factor that is not a constant, of no floats or of 16-bit floats")
     if isinstance(factor, NumberRef | Expr):
         must_fit(c, factor, dtype)
         return factor
@@ -375,7 +375,7 @@ def additive_row(name: str, swapped: bool = False) -> None:
         if dtype not in FLOATS and isinstance(alpha, float):
             raise NotLowered("a fractional factor of integers")
         if dtype in HALVES and alpha != 1:
-            raise NotLowered("a factor of floats of two bytes, which torch rounds on the way")
+            raise NotLowered("a factor of 16-bit floats, which torch rounds on the way")
 
         def compute(a: Scalar, b: Scalar, *factor: Scalar) -> Scalar:
             if swapped:
@@ -437,7 +437,7 @@ def _quotient(c: Lowering, input: Operand, other: Operand, mode: str | None) -> 
         raise NotLowered("division of integers")
     if dtype in HALVES and isinstance(input, Value) and isinstance(other, Value):
         # Torch rounds on the way, though not with a number.
-        raise NotLowered("whole quotients of floats of two bytes")
+        raise NotLowered("whole quotients of 16-bit floats")
     if mode == "trunc":
         return elementwise(
             *(c, lambda a, b: op("trunc", op("div", a, b)), input, other),
@@ -672,7 +672,7 @@ def lower_nan_to_num(c: Lowering, input: Value, nan: Any, posinf: Any, neginf: A
         -largest if neginf is None else neginf,
     )
     if not all(isinstance(value, int | float) for value in values):
-        raise NotLowered("a number that is computed")
+        raise NotLowered("a number that is not a constant")
 
     def compute(x: Scalar) -> Scalar:
         nan_, high, low = (constant_like(value, x) for value in values)
@@ -692,7 +692,7 @@ lower_view("positive")(lower_itself)
 @gradient("add", "sub")
 def gradient_of_sum(grad: Term, result: Term, old: Any, alpha: Any, function: Any) -> Gradients:
     if old:
-        raise NoGradient("an older form")
+        raise NoGradient("a deprecated form")
     scaled = grad if type(alpha) is int and alpha == 1 else grad * alpha
     return {"input": grad, "other": -scaled if function == "sub" else scaled}
 
@@ -731,7 +731,7 @@ def gradient_pow(grad: Term, result: Term, input: Any, exponent: Any) -> Gradien
     if isinstance(exponent, Term):
         return _of_power(grad, result, input, exponent)
     if not isinstance(exponent, int | float):
-        raise NoGradient("an exponent that is computed")
+        raise NoGradient("an exponent that is not a constant")
     if exponent == 0:
         return {"input": zeros_like(grad)}
     if exponent == 2:
@@ -750,7 +750,7 @@ def _of_power(grad: Term, result: Term, input: Any, exponent: Term) -> Gradients
             "exponent": slope.masked_fill(constant, 0.0),
         }
     if not isinstance(input, int | float):
-        raise NoGradient("a base that is computed")
+        raise NoGradient("a base that is not a constant")
     if input == 0:
         slope = (grad * (result * -math.inf)).masked_fill(exponent >= 0, 0.0)
     else:
@@ -831,7 +831,7 @@ def gradient_of_fused(
     grad: Term, tensor1: Any, tensor2: Any, old: Any, value: Any, function: str
 ) -> Gradients:
     if old or not isinstance(tensor1, Term) or not isinstance(tensor2, Term):
-        raise NoGradient("an older form")
+        raise NoGradient("a deprecated form")
     scaled = grad if type(value) is int and value == 1 else grad * value
     if function == "addcmul":
         return {"input": grad, "tensor1": scaled * tensor2, "tensor2": scaled * tensor1}

@@ -53,7 +53,7 @@ def _scaled_dot_product(
     if not q.same_all(shape[:-2], query.shape[:-2]):
         sizes = (*shape, key.shape[-2])
         if q.decide(
-            eq(product(sizes), 0), "where there is nothing to attend, the query is not stretched"
+            eq(product(sizes), 0), "where there is nothing to attend, the query is not broadcast"
         ):
             shape = (*query.shape[:-1], value.shape[-1])
     if attn_mask is not None:
@@ -494,7 +494,7 @@ def _scores(
     """The sizes of the scores, if the tensors are what the library's kernels take."""
     query, key, value = tensors
     if not (scale is None or type(scale) is float):
-        raise NotLowered("a scale that is computed")
+        raise NotLowered("a scale that is not a constant")
     if any(len(each.sizes) != 4 or each.dtype != query.dtype for each in tensors):
         raise NotLowered("not a batch of heads")
     if query.dtype not in FLOATS:

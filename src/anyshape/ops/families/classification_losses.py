@@ -397,9 +397,9 @@ def _of_chances(
     dtype = scores.dtype
     parts = [each for each in (target, weight) if each is not None]
     if dtype in HALVES or any(each.dtype != dtype for each in parts):
-        raise NotLowered("chances of two bytes, or of another dtype")
+        raise NotLowered("probabilities of 16-bit floats, or of another dtype")
     if not c.same_sizes(scores.sizes, target.sizes):
-        raise NotLowered("chances of other sizes")
+        raise NotLowered("probabilities of other sizes")
     classes = scores.sizes[along]
     # Without classes torch gives nan.
     c.assume(ge(classes, 1), "there are classes")

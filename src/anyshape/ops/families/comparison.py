@@ -134,7 +134,7 @@ def lower_isclose(
     if input.dtype not in FLOATS or input.dtype in HALVES or input.dtype != other.dtype:
         raise NotLowered("rounded distances")
     if not isinstance(rtol, int | float) or not isinstance(atol, int | float):
-        raise NotLowered("a tolerance that is computed")
+        raise NotLowered("a tolerance that is not a constant")
 
     def compute(a: Scalar, b: Scalar) -> Scalar:
         close = test("eq", a, b)

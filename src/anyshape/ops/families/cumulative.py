@@ -235,10 +235,10 @@ lower("cumprod")(partial(lower_running, "prod"))
 def lower_running_extreme(fold: str, c: Lowering, input: Value, dim: Any) -> tuple[Value, Value]:
     """The largest so far, and where it was met last."""
     if not input.sizes or input.dtype == "b1":
-        raise NotLowered("a running extreme of a single number, or of booleans")
+        raise NotLowered("cummax or cummin of a 0-d tensor, or of booleans")
     along = place(dim, len(input.sizes))
     if input.sizes[along] == 1:
-        raise NotLowered("a running extreme along a dimension of size 1")
+        raise NotLowered("cummax or cummin along a dimension of size 1")
     # Read twice, and by itself: merged dimensions are one here.
     memory = c.materialize(input)
     source = c.values.new(input.sizes, input.dtype, None, memory=memory)

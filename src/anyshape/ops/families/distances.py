@@ -254,7 +254,7 @@ def norm_of(
     if gives not in FLOATS or input.dtype not in FLOATS:
         raise NotLowered("the norm of integers")
     if not isinstance(order, int | float) or not dims:
-        raise NotLowered("an order that is no number, or a norm of a single number")
+        raise NotLowered("an order that is no number, or a norm of a 0-d tensor")
     dtype = wide(gives)
     source = as_dtype(c, as_dtype(c, input, gives), dtype)
 
@@ -337,7 +337,7 @@ def lower_frobenius_norm(c: Lowering, input: Value, dim: Any, keepdim: bool) -> 
 
 def _at_least(c: Lowering, value: Value, eps: Any) -> Value:
     if not isinstance(eps, int | float):
-        raise NotLowered("a number that is computed")
+        raise NotLowered("a number that is not a constant")
     return elementwise(c, lambda x: op("maximum", x, constant_like(eps, x)), value)
 
 
@@ -365,7 +365,7 @@ def lower_pairwise_distance(
 ) -> Value:
     dtype = common_dtype((input, other))
     if dtype not in FLOATS or not isinstance(eps, int | float):
-        raise NotLowered("of integers, or a number that is computed")
+        raise NotLowered("of integers, or a number that is not a constant")
     away = elementwise(c, operation("sub"), input, other, takes=dtype)
     more = elementwise(c, lambda x: op("add", x, constant_like(eps, x)), away)
     return norm_of(c, more, p, [len(more.sizes) - 1], keepdim, dtype)

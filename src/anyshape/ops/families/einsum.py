@@ -443,10 +443,10 @@ def _must_be_plain(grad: Term, terms: list[str], operands: list[Term], output: s
     sizes: dict[str, Size] = {}
     for term, operand in zip(terms, operands, strict=True):
         if not term.isalpha() or len(set(term)) < len(term) or len(term) != operand.rank:
-            raise NoGradient("an ellipsis, a diagonal, or a single number")
+            raise NoGradient("an ellipsis, a diagonal, or a 0-d tensor")
         for label, size in zip(term, operand.shape, strict=True):
             if not grad.records.is_same(sizes.setdefault(label, size), size):
-                raise NoGradient("whether it was stretched is not known")
+                raise NoGradient("whether it was broadcast is not known")
 
 
 # -- ONNX -----------------------------------------------------------------------------------------

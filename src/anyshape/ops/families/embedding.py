@@ -179,7 +179,7 @@ def lower_embedding_bag(
     if offsets is not None or len(input.sizes) != 2:
         raise NotLowered("bags of unlike sizes")
     if weight.dtype in HALVES or input.dtype not in ("i32", "i64"):
-        raise NotLowered("sums of two bytes")
+        raise NotLowered("sums of 16-bit floats")
     found = looked_up(c, weight, input)
     if per_sample_weights is not None:
         if mode != "sum" or per_sample_weights.dtype != weight.dtype:

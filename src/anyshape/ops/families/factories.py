@@ -468,7 +468,7 @@ def onnx_tensor(w: Writer, node: Node, data: Any, **_: Any) -> str:
     found, items = w.example(node), data if isinstance(data, tuple | list) else [data]
     if not any(is_node(each) for each in items):
         if any(isinstance(each, tuple | list) for each in items) and _has_nodes(items):
-            raise NotMapped("a tensor of rows that are computed")
+            raise NotMapped("a tensor of rows that are not constants")
         return w.constant(found)
     parts = [w.add("Reshape", [w.name(each, found.dtype), w.constant([1])]) for each in items]
     joined = parts[0] if len(parts) == 1 else w.add("Concat", parts, axis=0)

@@ -79,14 +79,14 @@ ROWS = (
 
 # -- native code ----------------------------------------------------------------------------------
 
-#: Integers up to here are floats of four bytes.
+#: Integers up to here are float32.
 _EXACT = 2**24
 
 
 def _range(quant_min: Any, quant_max: Any) -> tuple[float, float]:
     least, most = must_be_known(quant_min), must_be_known(quant_max)
     if max(abs(least), abs(most)) > _EXACT:
-        raise NotLowered("integers that are no floats of four bytes")
+        raise NotLowered("integers that are no float32")
     return least, most
 
 

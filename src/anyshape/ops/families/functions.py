@@ -223,7 +223,7 @@ def lower_sinc(c: Lowering, input: Value) -> Value:
 def lower_logit(c: Lowering, input: Value, eps: Any) -> Value:
     dtype = float_dtype(input.dtype)
     if eps is not None and not isinstance(eps, int | float):
-        raise NotLowered("a number that is computed")
+        raise NotLowered("a number that is not a constant")
     bounds: tuple[float, float] | None = None
     if eps is not None:
         # Processors round the bounds to the dtype, GPUs do not.
@@ -369,7 +369,7 @@ def gradient_logit(grad: Term, input: Term, eps: Any) -> Gradients:
     elif isinstance(eps, int | float) and eps >= 0:
         outside, beyond = 0.0, (eps, 1 - eps)
     else:
-        raise NoGradient("a bound that is computed, or below zero")
+        raise NoGradient("a bound that is not a constant, or below zero")
     low, high = beyond
     return {"input": own.masked_fill(input < low, outside).masked_fill(input > high, outside)}
 

@@ -201,7 +201,7 @@ def lower_col2im(
     height, width = c.result.shape[-2:]
     grid = Grid((height, width), kernel_size, dilation, padding, stride)
     if input.dtype not in FLOATS or input.dtype in HALVES:
-        raise NotLowered("sums of integers, or of two bytes")
+        raise NotLowered("sums of integers, or of 16-bit floats")
     if grid.kernel[0] * grid.kernel[1] > _MOST:
         raise NotLowered("large windows")
     if grid.stride != (1, 1) and grid.dilation != (1, 1):

@@ -287,7 +287,7 @@ scatter_row("index_put", plan_index_put)
 @gradient("index_select")
 def gradient_index_select(grad: Term, input: Term, dim: Any, index: Term) -> Gradients:
     if input.rank == 0 or index.rank != 1:
-        raise NoGradient("a single number")
+        raise NoGradient("a 0-d tensor")
     return {"input": zeros_like(input).index_add(dim, index, grad)}
 
 
@@ -303,12 +303,12 @@ def gradient_take_along_dim(grad: Term, input: Term, indices: Term, dim: Any) ->
     if dim is None:
         return gradient_take(grad, input, indices)
     if input.rank == 0:
-        raise NoGradient("a single number")
+        raise NoGradient("a 0-d tensor")
     dim %= input.rank
     shape = [*input.shape]
     shape[dim] = indices.shape[dim]
     if not all(map(grad.records.is_same, shape, indices.shape)):
-        raise NoGradient("places that are stretched")
+        raise NoGradient("places that are broadcast")
     return {"input": zeros_like(input).scatter_add(dim, indices, grad)}
 
 
@@ -328,7 +328,7 @@ def gradient_index_put(grad: Term, indices: Any, values: Term, accumulate: Any) 
 @gradient("index_fill")
 def gradient_index_fill(grad: Term, dim: Any, index: Term, value: Any) -> Gradients:
     if grad.rank == 0 or index.rank != 1:
-        raise NoGradient("a single number")
+        raise NoGradient("a 0-d tensor")
     found: Gradients = {"input": grad.index_fill(dim, index, 0.0)}
     if isinstance(value, Term):
         found["value"] = grad.index_select(dim, index).sum()
@@ -338,7 +338,7 @@ def gradient_index_fill(grad: Term, dim: Any, index: Term, value: Any) -> Gradie
 @gradient("index_copy")
 def gradient_index_copy(grad: Term, dim: Any, index: Term, source: Term) -> Gradients:
     if grad.rank != source.rank or grad.rank == 0 or index.rank != 1:
-        raise NoGradient("a single number")
+        raise NoGradient("a 0-d tensor")
     return {
         "input": grad.index_fill(dim, index, 0.0),
         "source": grad.index_select(dim, index),

@@ -517,7 +517,7 @@ def lower_cross(c: Lowering, input: Value, other: Value, dim: Any) -> Value:
     """Along the last dimension, or in `torch.cross` along the first that has three elements."""
     rank, dtype = len(c.result.shape), common_dtype((input, other))
     if dtype in HALVES or dtype == "b1":
-        raise NotLowered("of two bytes, which torch rounds on the way")
+        raise NotLowered("of 16-bit floats, which torch rounds on the way")
     if dim is None:
         if c.function is not torch.linalg.cross:
             raise NotLowered("the dimension depends on the sizes")

@@ -170,7 +170,7 @@ def _variance(q: ShapeQuery, input: Meta, var: Meta) -> Meta:
         if have is want or q.same(have, want):
             continue
         if have == 1 or (
-            q.facts.hint(have) == 1 and q.decide(eq(have, 1), "a variance is stretched")
+            q.facts.hint(have) == 1 and q.decide(eq(have, 1), "a variance is broadcast")
         ):
             stretched.append(want)
         else:
@@ -178,7 +178,7 @@ def _variance(q: ShapeQuery, input: Meta, var: Meta) -> Meta:
     if len(stretched) > 1:
         single = [eq(size, 1) for size in stretched]
         others = [and_(*single[:k], *single[k + 1 :]) for k in range(len(single))]
-        q.require(or_(*others), "variances may be stretched in one dimension only")
+        q.require(or_(*others), "variances may be broadcast in one dimension only")
     return var
 
 
@@ -408,7 +408,7 @@ def lower_binary_cross_entropy(
     c: Lowering, input: Value, target: Value, weight: Value | None, reduction: str
 ) -> Value:
     if input.dtype in HALVES or (weight is not None and weight.dtype != input.dtype):
-        raise NotLowered("a loss of two bytes, or of several dtypes")
+        raise NotLowered("a loss of 16-bit floats, or of several dtypes")
 
     def compute(x: Scalar, target: Scalar) -> Scalar:
         one, least = constant_like(1, x), constant_like(-100, x)
@@ -422,7 +422,7 @@ def lower_binary_cross_entropy(
     losses = of_two(c, input, target, compute)
     if not c.same_sizes(input.sizes, target.sizes):
         raise NotLowered("a target of other sizes")
-    c.require(input, "is a chance", is_chance, "all elements are between 0 and 1")
+    c.require(input, "is a probability", is_chance, "all elements are between 0 and 1")
     if weight is not None:
         losses = elementwise(c, operation("mul"), losses, weight)
     return apply_reduction(c, losses, reduction)
@@ -486,7 +486,7 @@ def gradient_smooth_l1_loss(
     grad: Term, input: Term, target: Any, reduction: Any, beta: Any
 ) -> Gradients:
     if not isinstance(beta, int | float) or beta <= 0:
-        raise NoGradient("an edge that is computed, or 0")
+        raise NoGradient("a threshold that is not a constant, or 0")
     slope: Callable[[Term], Term] = lambda away: (away / beta).clamp(-1, 1)  # noqa: E731
     return _of_difference(slope, grad, input, target, reduction, None)
 
@@ -496,7 +496,7 @@ def gradient_huber_loss(
     grad: Term, input: Term, target: Any, reduction: Any, delta: Any, weight: Any
 ) -> Gradients:
     if not isinstance(delta, int | float):
-        raise NoGradient("an edge that is computed")
+        raise NoGradient("a threshold that is not a constant")
     if input.dtype != target.dtype:
         raise NoGradient("dtypes that differ, which torch has no gradient for")
     slope: Callable[[Term], Term] = lambda away: away.clamp(-delta, delta)  # noqa: E731
@@ -544,7 +544,7 @@ def gradient_kl_div(
     grad: Term, input: Term, target: Term, reduction: Any, log_target: Any
 ) -> Gradients:
     if input.rank != target.rank or not all(map(grad.records.is_same, input.shape, target.shape)):
-        raise NoGradient("sizes that are stretched")
+        raise NoGradient("sizes that are broadcast")
     if reduction == "mean":
         grad = grad / product(list(input.shape))
     elif reduction == "batchmean" and input.rank:
@@ -636,7 +636,7 @@ def parts_of_multilabel_soft_margin_loss(
     records: Records, input: Term, target: Term, weight: Any, reduction: Any
 ) -> Term:
     if input.rank == 0:
-        raise NoGradient("a single number")
+        raise NoGradient("a 0-d tensor")
     there, away = (each.call(torch.nn.functional.logsigmoid) for each in (input, -input))
     losses = -(target * there + (1 - target) * away)
     losses = losses if weight is None else losses * weight

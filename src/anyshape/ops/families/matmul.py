@@ -491,10 +491,10 @@ def lower_addr(
 ) -> Value:
     dtype = common_dtype((input, vec1, vec2))
     if dtype not in FLOATS or dtype in HALVES or not isinstance(beta, int | float):
-        # Torch rounds floats of two bytes on the way.
-        raise NotLowered("of integers, of two bytes, or a factor that is computed")
+        # Torch rounds 16-bit floats on the way.
+        raise NotLowered("of integers, of 16-bit floats, or a factor that is not a constant")
     if not isinstance(alpha, int | float):
-        raise NotLowered("a factor that is computed")
+        raise NotLowered("a factor that is not a constant")
 
     def product(a: Scalar, b: Scalar) -> Scalar:
         return op("mul", op("mul", constant_like(alpha, a), a), b)
@@ -619,7 +619,7 @@ def gradient_baddbmm(grad: Term, batch1: Term, batch2: Term, beta: Any, alpha: A
 
 def _scaled(grad: Term, factor: Any) -> Term:
     if not isinstance(factor, int | float):
-        raise NoGradient("a factor that is computed")
+        raise NoGradient("a factor that is not a constant")
     return grad if factor == 1 else grad * factor
 
 

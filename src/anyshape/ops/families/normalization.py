@@ -1,6 +1,6 @@
 """Norms of layers, groups, batches and instances.
 
-Statistics are in f32 for floats of two bytes, and the result is rounded once.
+Statistics are in f32 for 16-bit floats, and the result is rounded once.
 """
 
 from __future__ import annotations
@@ -648,8 +648,8 @@ def lower_instance_norm(
         raise NotLowered("statistics are updated")
     rank = len(input.sizes)
     if rank < 3 or input.dtype in HALVES:
-        # Torch rounds the statistics of floats of two bytes.
-        raise NotLowered("an input without positions, or of two bytes")
+        # Torch rounds the statistics of 16-bit floats.
+        raise NotLowered("an input without positions, or of 16-bit floats")
     source = as_dtype(c, input, wide(input.dtype))
     middle, inverse = moments(c, source, list(range(2, rank)), must_be_known(eps))
     made = scaled(

@@ -507,7 +507,7 @@ def lower_average(
     if divisor_override is not None and type(divisor_override) is not int:
         raise NotLowered("a divisor that is not known")
     if input.dtype in HALVES:
-        raise NotLowered("means of two bytes")
+        raise NotLowered("means of 16-bit floats")
 
     def at(index: Index) -> Scalar:
         total: Scalar | None = None
@@ -569,7 +569,7 @@ def lower_maximum(
 def lower_adaptive(dims: int, c: Lowering, input: Value, output_size: Any) -> Value:
     """Means over everything, or over windows of equal size."""
     if input.dtype not in FLOATS or input.dtype in HALVES:
-        raise NotLowered("means of integers, or of two bytes")
+        raise NotLowered("means of integers, or of 16-bit floats")
     wanted = output_size if isinstance(output_size, tuple | list) else (output_size,) * dims
     own = input.sizes[-dims:]
     if all(size == 1 for size in wanted):

@@ -261,7 +261,7 @@ def dims_of(input: Value, dim: Any) -> list[int]:
     """The dimensions that are meant; all for None and ()."""
     rank = len(input.sizes)
     if not rank:
-        # Torch takes a dimension for a single number too.
+        # Torch takes a dimension for a 0-d tensor too.
         return []
     if dim is None or (isinstance(dim, tuple | list) and not dim):
         return list(range(rank))
@@ -390,7 +390,7 @@ def lower_position(name: str, c: Lowering, input: Value, dim: Any, keepdim: bool
     dims = dims_of(input, dim)
     must_have_elements(c, input, dims)
     if input.dtype == "b1" or not dims:
-        raise NotLowered("the position of a boolean, or in a single number")
+        raise NotLowered("the position of a boolean, or in a 0-d tensor")
     return position_of(c, name, input, dims, keepdim)
 
 
@@ -408,7 +408,7 @@ def lower_maximum(name: str, c: Lowering, input: Value, dim: Any, keepdim: bool,
     if dim is None:
         return lower_extremum(c, name, input, dims, False)
     if input.dtype == "b1" or not input.sizes:
-        raise NotLowered("the position of a boolean, or in a single number")
+        raise NotLowered("the position of a boolean, or in a 0-d tensor")
     where_ = position_of(c, f"arg{name}", input, dims, keepdim)
     return (lower_extremum(c, name, input, dims, keepdim), where_)
 
@@ -459,13 +459,13 @@ def variance(
     c: Lowering, input: Value, dim: Any, correction: Any, keep: bool, root: bool
 ) -> tuple[Value, Value]:
     if input.dtype not in FLOATS:
-        raise NotLowered("the spread of integers")
+        raise NotLowered("the variance of integers")
     if not input.sizes:
-        raise NotLowered("the spread of a single number")
+        raise NotLowered("the variance of a 0-d tensor")
     dims = dims_of(input, dim)
     middle, squares = deviations(c, input, dims)
     if type(correction) not in (int, float):
-        raise NotLowered("a correction that is computed")
+        raise NotLowered("a correction that is not a constant")
     number = count(input.sizes, dims)
 
     def compute(x: Scalar) -> Scalar:
@@ -511,7 +511,7 @@ lower("std_mean")(partial(lower_spread, True, True))
 @lower("logsumexp")
 def lower_logsumexp(c: Lowering, input: Value, dim: Any, keepdim: bool) -> Value:
     if input.dtype not in FLOATS or not input.sizes:
-        raise NotLowered("integers, or a single number")
+        raise NotLowered("integers, or a 0-d tensor")
     dims = dims_of(input, dim)
     source = as_dtype(c, input, wide(input.dtype))
     dtype = source.dtype

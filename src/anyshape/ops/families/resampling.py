@@ -355,7 +355,7 @@ def gradient_interpolate(
         several = isinstance(scale_factor, tuple | list)
         factors = list(scale_factor) if several else [scale_factor] * dims
         if not all(isinstance(each, int | float) for each in factors):
-            raise NoGradient("a factor that is computed")
+            raise NoGradient("a factor that is not a constant")
     kernel, takes_corners = _BACKWARD[mode]
     corners = (bool(align_corners),) if takes_corners else ()
     given = (kernel.format(dims), list(input.shape), corners, factors)

@@ -314,7 +314,7 @@ def onnx_view(w: Writer, node: Node, input: Any, shape: Any, **named: Any) -> st
 @onnx("reshape")
 def onnx_reshape(w: Writer, node: Node, input: Any, shape: Any) -> str:
     if _is_whole(w, shape):
-        raise NotMapped("a shape that is computed as a whole")
+        raise NotMapped("a shape that is not a constant as a whole")
     if not len(shape):
         return w.add("Reshape", [w.name(input), w.constant(torch.empty(0, dtype=torch.int64))])
     # A size of 0 would otherwise mean "as it was".

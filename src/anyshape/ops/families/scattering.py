@@ -271,9 +271,9 @@ def scatter_row(name: str, plan: Any, otherwise: Any = None) -> None:
 
 
 def adds_exactly(mode: str, dtype: Dtype) -> None:
-    """Sums of two bytes would be rounded after each addition; torch rounds less often."""
+    """Sums of 16-bit floats would be rounded after each addition; torch rounds less often."""
     if mode in ("add", "mul") and dtype in HALVES:
-        raise NotLowered("sums of two bytes")
+        raise NotLowered("sums of 16-bit floats")
 
 
 def per_element(
@@ -449,7 +449,7 @@ def _is_alike(a: Term, b: Term) -> bool:
 @gradient("gather")
 def gradient_gather(grad: Term, input: Term, dim: Any, index: Term, sparse_grad: Any) -> Gradients:
     if sparse_grad or input.rank != index.rank or input.rank == 0:
-        raise NoGradient("a gradient that is sparse, or of a single number")
+        raise NoGradient("a gradient that is sparse, or of a 0-d tensor")
     return {"input": zeros_like(input).scatter_add(dim, index, grad)}
 
 
@@ -513,7 +513,7 @@ def _of_extremes(
 @gradient("index_add")
 def gradient_index_add(grad: Term, dim: Any, index: Term, source: Term, alpha: Any) -> Gradients:
     if source.rank != grad.rank or index.rank != 1:
-        raise NoGradient("a single number")
+        raise NoGradient("a 0-d tensor")
     own = grad.index_select(dim, index)
     return {"input": grad, "source": own if alpha == 1 else own * alpha}
 

@@ -293,7 +293,7 @@ def lower_arange(c: Lowering, bounds: tuple[Any, ...], **options: Any) -> Value:
     gives = short(c.result.dtype)
     whole = all(isinstance(each, int | Expr) for each in (start, step))
     if gives in HALVES or (gives not in FLOATS and not whole):
-        # Torch rounds the start of each vector of floats of two bytes.
+        # Torch rounds the start of each vector of 16-bit floats.
         raise NotLowered("rounded bounds")
     inner: expr.Dtype = "i64" if whole else "f64"
     shape = c.result.shape

@@ -167,9 +167,9 @@ def is_stretched(q: ShapeQuery, size: Size, wanted: Size) -> bool:
         return True
     now, then = q.facts.hint(size), q.facts.hint(wanted)
     if now is None or then is None or now == then:
-        q.decide_or(eq(size, wanted), True, "equal sizes are kept; a size of 1 would be stretched")
+        q.decide_or(eq(size, wanted), True, "equal sizes are kept; a size of 1 would be broadcast")
         return False
-    if not q.decide(eq(size, 1), "a dimension of size 1 is stretched"):
+    if not q.decide(eq(size, 1), "a dimension of size 1 is broadcast"):
         raise q.fail(f"size {size} cannot be expanded to {wanted}")
     q.require(ge(wanted, 0), f"{wanted} is no size")
     return True

@@ -1,6 +1,6 @@
 """Computing element by element: broadcast, promote, compute, round.
 
-Values of two bytes are computed in f32 and rounded by a cast, as eager does operator by operator.
+16-bit floats are computed in f32 and rounded by a cast, as eager does operator by operator.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def elementwise(
     """`compute` of the operands, all cast to `takes` (their common dtype by default), as a value of
     dtype `gives` (the same by default). `wraps`: numbers that `takes` does not have are cut to
     it, as torch does in arithmetic, and are no error. `exact`: operands that torch does not round
-    to two bytes first, if they are a single number."""
+    to two bytes first, if they are a 0-d tensor."""
     takes = common_dtype(operands) if takes is None else takes
     gives = takes if gives is None else gives
     inner, sizes = wide(takes), broadcast_sizes(lowering, operands)
@@ -140,7 +140,7 @@ def _is_number(lowering: Lowering, operand: Operand) -> bool:
 
 
 def _is_rounded(operand: Operand, dtype: Dtype) -> bool:
-    """Whether an operand loses bits as one of two bytes, which torch casts it to at first."""
+    """Whether an operand loses bits as one of 16-bit floats, which torch casts it to at first."""
     if dtype not in HALVES or (isinstance(operand, Value) and operand.dtype in (dtype, "b1")):
         return False
     if isinstance(operand, int | float) and abs(operand) < 256:

@@ -1,6 +1,6 @@
 """Scalars of kernels, and the dtypes that they are computed in.
 
-Values of two bytes are computed in f32 and rounded by a cast, as eager does operator by operator.
+16-bit floats are computed in f32 and rounded by a cast, as eager does operator by operator.
 """
 
 from __future__ import annotations

@@ -254,7 +254,7 @@ class Values:
 def must_be_known(number: Any) -> float:
     """A number that native code has as a constant."""
     if not isinstance(number, int | float):
-        raise NotLowered("a number that is computed")
+        raise NotLowered("a number that is not a constant")
     return number
 
 
@@ -263,7 +263,7 @@ def place(dim: Any, rank: int) -> int:
     if type(dim) is not int:
         raise NotLowered("a dimension that is not known")
     if not rank:
-        raise NotLowered("a dimension of a single number")
+        raise NotLowered("a dimension of a 0-d tensor")
     return dim + rank if dim < 0 else dim
 
 

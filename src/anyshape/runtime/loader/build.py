@@ -72,7 +72,7 @@ def found_or_begun(
     """The code that goes by `key`, a text that says all that the source depends on, or what threads
     make it by. The source is asked for only if the code is not on disk, nor in the bundle that is
     open, nor where the team keeps it."""
-    name = _name(key, target)
+    name = code_name(key, target)
     shelf = open_bundle()
     kept = cache.read(name)
     built = _parsed(kept)
@@ -175,7 +175,8 @@ def identity(target: HostTarget) -> dict[str, str]:
     }
 
 
-def _name(key: str, target: HostTarget) -> str:
+def code_name(key: str, target: HostTarget) -> str:
+    """What code is called on disk, in packages and where a team keeps it."""
     return key_of(
         _VERSION,
         key,
@@ -258,7 +259,7 @@ def _begun_object(
     text: str, target: HostTarget, cache: DiskCache | None, tasks: list[Task[bytes]]
 ) -> Future[bytes]:
     """The object of a module. If it has to be made, that is among the tasks from now on."""
-    name = _name(f"object\n{text}", target)
+    name = code_name(f"object\n{text}", target)
     with _lock:
         kept = _objects.pop(name, None)
         if kept is not None:

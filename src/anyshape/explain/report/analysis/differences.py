@@ -171,7 +171,7 @@ def _told(function: TracedFunction) -> Iterator[_Told]:
         for attempt in entry.attempts:
             yield from _told_of(attempt)
     if (limit := function.limit) is not None:
-        words = f"{limit.limit} entries: what none of them serves runs eagerly"
+        words = f"{limit.limit} entries: calls that match none of them run eagerly"
         yield "limit", "", words, None
 
 

@@ -10,7 +10,9 @@ from anyshape.events.kinds import GraphCompiled
 from anyshape.explain.trace_model import Process, TracedEntry, TracedFunction
 from anyshape.support.lazy_dataclass import dataclass, field
 
-_NATIVE: Final = re.compile(r"native code: ([0-9]{1,9}) operators in ([0-9]{1,9}) foreign calls")
+_NATIVE: Final = re.compile(
+    r"native code: ([0-9]{1,9}) operators? in ([0-9]{1,9}) (?:foreign|native) calls?"
+)
 _CALLED: Final = re.compile(r"(?s)torch is called for `(.*?)`: (.*)")
 _NONE: Final = re.compile(r"(?s)no native code: (.*)")
 

@@ -88,9 +88,9 @@ function sumsOf(f) {
 
 // How a function that is not simply compiled stands: it gave up, is split into parts, failed, or runs eagerly.
 const STANDINGS = {
-  limit: ["gave up", "bad", "It was compiled too often, and runs eagerly for what no entry serves."],
+  limit: ["gave up", "bad", "It hit the recompile limit: calls that match no entry run eagerly."],
   failed: ["failed", "bad", "A compile failed, and it runs eagerly."],
-  parts: ["in parts", "warn", "A part of it cannot be traced. It runs as Python; the stretches between are compiled."],
+  parts: ["in parts", "warn", "A part of it cannot be traced. There is a graph break: it runs as Python, and the parts between are compiled."],
   eager: ["eager", "warn", "It cannot be traced, and runs eagerly."],
 };
 

@@ -14,7 +14,7 @@ function viewOverview() {
     [hits, "calls served", calls ? `${((100 * hits) / calls).toFixed(hits && (calls - hits) / hits < 0.01 ? 2 : 0)}% of all calls seen` : "", ""],
     ...(eager ? [[eager, "eager calls", "ran as plain Python", "warn"]] : []),
     [duration(sum("seconds")), "spent compiling", plural(sum("graphs"), "graph"), ""],
-    [sum("breaks"), "graph breaks", "ways that depend on data", sum("breaks") ? "warn" : ""],
+    [sum("breaks"), "graph breaks", "data-dependent branches", sum("breaks") ? "warn" : ""],
     [standing.length, "not compiled whole", standing.length ? Object.entries(STANDINGS).map(([kind, [text]]) => [standing.filter((f) => standingOf(f) === kind).length, text]).filter(([count]) => count).map(([count, text]) => `${number(count)} ${text}`).join(", ") : "every function is", standing.length ? "warn" : "good"],
   ];
   if (DATA.advice.length) tiles.splice(1, 0, [saves, "could be spared", plural(DATA.advice.length, "piece of advice", "pieces of advice"), saves ? "warn" : "good"]);
@@ -47,7 +47,7 @@ function drawStanding(f) {
   const parts = partsOf(f);
   return h(
     `div.notice.${tone}`,
-    h("p", badge(text, tone), " ", f.limit ? `It was compiled ${f.limit[0]} times, and runs eagerly for what no entry serves. Last reason: ${f.limit[1]}` : meaning),
+    h("p", badge(text, tone), " ", f.limit ? `It was compiled ${f.limit[0]} times, the recompile limit: calls that match no entry run eagerly. Last reason: ${f.limit[1]}` : meaning),
     stopped ? [h("p", h("b", stopped.reason)), excerpt(placeOf(stopped.place)), hintList(stopped.hints)] : null,
     parts.length ? h("p", "Parts: ", parts.slice(0, 12).map((part) => [functionLink(part), " "]), parts.length > 12 ? h("span.dim", `+${parts.length - 12}`) : null) : null,
   );

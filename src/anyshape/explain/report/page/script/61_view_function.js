@@ -12,11 +12,11 @@ function viewFunction(key) {
     h("p.facts", plural(entries.length, "entry", "entries"), " · ", plural(sums.recompiles, "recompile"), " · ", plural(sums.hits, "hit"), " · ", sums.eager_calls ? `${plural(sums.eager_calls, "call")} as plain Python · ` : null, `${duration(sums.seconds)} to compile`),
     drawStanding(f),
     drawBody(f),
-    section("tree", "Which sizes go where", "The way of a call: each question stands in the program, each box at the end is a compiled entry.", drawTree(f)),
+    section("tree", "Which sizes go where", "The path of a call: each condition is one of the program, each box at the end is a compiled entry.", drawTree(f)),
     adviceFor(f),
     section("timeline", "Sizes over time", null, drawTimeline(f)),
-    section("states", "What each entry made of each size", "Green is dynamic: any value will do. Grey is static: another value needs another entry. Amber was dynamic, and a line of the program fixed it.", stateTable(f)),
-    section("recompiles", "Why it was compiled again", null, recompileList(f)),
+    section("states", "What each entry made of each size", "Green is dynamic: any value will do. Grey is static: another value needs another entry. Amber was dynamic, and a line of the program specialized it.", stateTable(f)),
+    section("recompiles", "Why it was recompiled", null, recompileList(f)),
     section("entries", "Entries", null, entryTable(f)),
     stages.size ? section("stages", "Time by stage", null, stageTable(stages)) : null,
     section("operators", "Operators", null, drawOperators(f)),
@@ -96,7 +96,7 @@ function drawOperators(f) {
   if (!share.graphs) return empty("There is no graph.");
   const called = share.called.length + share.without.length;
   return [
-    h("p", share.native ? `${number(share.native)} of ${number(share.operators)} operators are native code, in ${plural(share.foreign_calls, "foreign call")}.` : "No operator is native code."),
+    h("p", share.native ? `${number(share.native)} of ${number(share.operators)} operators are native code, in ${plural(share.foreign_calls, "native call")}.` : "No operator is native code."),
     called ? table(["torch is called for", "why", "in"], [...share.called.map(([name, why, keys]) => [h("code", name), why, keyList(keys)]), ...share.without.map(([why, keys]) => [h("i", "the whole graph"), why, keyList(keys)])], "list", 50) : h("p.note", "Nothing calls torch."),
   ];
 }

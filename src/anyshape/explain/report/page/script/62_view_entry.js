@@ -17,7 +17,7 @@ function viewEntry(key) {
     h("p.facts", plural(entry.hits, "hit"), " · ", `${duration(entry.seconds)} to compile`, " · ", plural(entry.graphs.length, "graph"), " · ", plural(entry.guards.length, "guard"), group !== undefined ? [" · ", h("a", { href: href("similar", String(group)) }, "similar graphs")] : null),
     entry.attempts.map((attempt, number) => drawAttempt(f, entry, attempt, number)),
     section("sizes", isMade ? "Sizes that it served" : "Sizes of the call", null, servedTable(f, entry)),
-    section("symbols", "Symbols", "Where each was born, what asked about it, what fixed it, and the compile that followed.", symbolStories(entry)),
+    section("symbols", "Symbols", "Where each was created, what guards it, what specialized it, and the compile that followed.", symbolStories(entry)),
     section("decisions", "Static or dynamic, and why", null, decisionTable(entry)),
     isMade ? section("guards", "Guards", null, guardTable(entry)) : null,
     isMade || entry.graphs.length ? section("graphs", "Graphs", null, graphList(entry)) : null,
@@ -30,7 +30,7 @@ function drawAttempt(f, entry, attempt, number) {
   const title = several ? `Compile ${number + 1} of ${entry.attempts.length}` : "The compile";
   const caller = attempt.stack.length ? placeOf(attempt.stack[attempt.stack.length - 1]) : null;
   const body = () => [
-    isRecompile(attempt) ? h("div.why", h("h3", "Why no entry fitted"), reasonList(attempt)) : number ? h("p", "The call went a way through the program that the entry did not have yet.") : h("p", "It was the first compile of the function."),
+    isRecompile(attempt) ? h("div.why", h("h3", "Why no entry matched"), reasonList(attempt)) : number ? h("p", "The call took a branch of the program that the entry did not have yet.") : h("p", "It was the first compile of the function."),
     attempt.stopped ? h("div.notice.bad", h("b", attempt.error || "It runs eagerly: "), h("pre.wrap", attempt.stopped.reason), hintList(attempt.stopped.hints), excerpt(placeOf(attempt.stopped.place))) : null,
     attempt.collective ? collectiveNote(attempt.collective) : null,
     attempt.ignored.map(([source, reason]) => h("div.notice.warn", h("b", `The mark of ${short(source)} is not used. `), reason)),
@@ -72,7 +72,7 @@ function decisionTable(entry) {
   const rank = ([source]) => (inTable(source) ? 0 : 1);
   const because = (source, reason) => {
     const fixed = attempt.symbols.find((symbol) => symbol.source === source && symbol.fixed);
-    return fixed ? [reason, h("div", h("b", "then fixed: "), fixed.fixed.reason, placeOf(fixed.fixed.place) ? [" ", placeText(placeOf(fixed.fixed.place))] : null)] : reason;
+    return fixed ? [reason, h("div", h("b", "then specialized: "), fixed.fixed.reason, placeOf(fixed.fixed.place) ? [" ", placeText(placeOf(fixed.fixed.place))] : null)] : reason;
   };
   const listed = Object.entries(attempt.decisions).sort((a, b) => rank(a) - rank(b));
   const rows = listed.map(([source, [choice, reason]]) => () => [h("code", { title: source }, clip(short(source), 60)), inTable(source) ? stateChip(inTable(source)) : h("span.state.static", choice), because(source, reason)]);
@@ -81,7 +81,7 @@ function decisionTable(entry) {
 
 function symbolStories(entry) {
   const all = entry.attempts.flatMap((attempt, number) => attempt.symbols.map((symbol) => ({ attempt, number, symbol })));
-  if (!all.length) return empty("It has none: every size is fixed.");
+  if (!all.length) return empty("It has none: every size is static.");
   const list = h("div.stories");
   const more = inParts(all, ({ attempt, number, symbol }) => symbolStory(entry, attempt, number, symbol), list, 12);
   return [list, more];
@@ -106,11 +106,11 @@ function symbolStory(entry, attempt, number, symbol) {
     h("h3", h(`span.state.${state}`, h("b", symbol.name)), " ", symbol.source ? h("code", { title: symbol.source }, short(symbol.source)) : "computed from data", " ", h("span.dim", symbol.fixed ? `= ${symbol.fixed.value}` : rangeText(left)), number ? h("span.dim", ` (${ordinal(number)})`) : null),
     h(
       "ol.steps-list",
-      step("born", `Born${symbol.value === null ? ", without a value" : ` as ${symbol.value}`}`, symbol.reason, symbol.place),
-      guards.slice(0, 20).map((guard) => step(isSame(guard) ? "fixed" : "guarded", guard.expr, `${guard.reason}${guard.at_run_time ? ", checked at run time" : ""}`, guard.place)),
+      step("born", `Created${symbol.value === null ? ", without a value" : ` as ${symbol.value}`}`, symbol.reason, symbol.place),
+      guards.slice(0, 20).map((guard) => step(isSame(guard) ? "specialized" : "guarded", guard.expr, `${guard.reason}${guard.at_run_time ? ", checked at run time" : ""}`, guard.place)),
       guards.length > 20 ? h("li", h("span.dim", `and ${guards.length - 20} more guards`)) : null,
       symbol.replaced_by ? h("li.guarded", h("b", `${symbol.name} = ${symbol.replaced_by}`), h("span.note", " from here on")) : null,
-      symbol.fixed ? step("fixed", `Specialised to ${symbol.fixed.value}`, symbol.fixed.reason, symbol.fixed.place) : null,
+      symbol.fixed ? step("specialized", `Specialized to ${symbol.fixed.value}`, symbol.fixed.reason, symbol.fixed.place) : null,
       symbol.followed.map((next) => h("li.followed", h("b", "Recompiled: ", entryLink(next.entry, next.attempt)), h("span.note", ` ${short(next.text)}`))),
       symbol.more_followed ? h("li.followed", h("span.dim", `and ${plural(symbol.more_followed, "more recompile")}`)) : null,
       symbol.followed.length ? null : h("li.rest", h("span.dim", "No recompile followed from it.")),

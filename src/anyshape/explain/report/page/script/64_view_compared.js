@@ -40,7 +40,7 @@ function launchName(launch) {
 function drawLaunch(launch) {
   return [
     drawComparison(launch.compared, "on other ranks", false),
-    section("steps", "Compile by compile", "The n-th compile of each function on each rank. Functions whose ranks went different ways come first; what differs is marked.", launch.functions.slice(0, 200).map(drawCompared)),
+    section("steps", "Compile by compile", "The n-th compile of each function on each rank. Functions whose ranks differ come first; what differs is marked.", launch.functions.slice(0, 200).map(drawCompared)),
   ];
 }
 
