@@ -9,7 +9,9 @@
     --budget S        seconds for the rounds of one size
     --limit S         seconds that a system has to compile a workload, all sizes
     --threads N       torch's threads; with one, times are processor time
-    --json FILE       every round that was taken
+    --json FILE       every round that was taken; what it has of the same processor, threads, torch
+                      and systems stays as it is, so that a run can be done in pieces
+    --again           measure what the file has, too
 
 torch.compile needs a C++ compiler. A wrong gradient ends with exit code 1.
 """
@@ -17,16 +19,16 @@ torch.compile needs a C++ compiler. A wrong gradient ends with exit code 1.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import time
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from benchmarks.__main__ import machine
 from benchmarks.native.steady import Effort
-from benchmarks.native.store import Record
+from benchmarks.native.store import Record, described_machine, peers_key, read, write
 from benchmarks.native.systems import EAGER, NAMED, PEERS
 from benchmarks.native.workload import Workload
 from benchmarks.training.measure import measured
@@ -46,22 +48,48 @@ def main(arguments: Sequence[str]) -> int:
     if not chosen:
         print(f"no such workload; there are: {', '.join(WORKLOADS)}")
         return 2
-    found: Record = {}
+    kept = _Kept(options.json, systems, options.threads, options.starts)
     for workload in chosen:
         at = workload.at(options.sizes.split(",") if options.sizes else None)
-        if at is None:
+        if at is None or (kept.has(at) and not options.again):
             continue
         begun = time.monotonic()
-        found[at.name] = measured(at, systems, effort, options.starts)
+        kept.add(at.name, measured(at, systems, effort, options.starts))
         print(f"{at.name}: {time.monotonic() - begun:.1f} s", file=sys.stderr, flush=True)
-        if options.json:
-            # A run may be stopped: what has been measured stays.
-            options.json.parent.mkdir(parents=True, exist_ok=True)
-            record = {"machine": machine(), "threads": options.threads, "workloads": found}
-            options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    found = {each.name: kept.found[each.name] for each in chosen if each.name in kept.found}
     print("\n".join(lines(found)))
     problems = [text for each in found.values() for text in each["problems"].values()]
     return int(any("WRONG" in problem for problem in problems))
+
+
+class _Kept:
+    """What has been measured, in a file if there is one: a run may be stopped and taken up."""
+
+    def __init__(
+        self, path: Path | None, systems: Sequence[str], threads: int, starts: int
+    ) -> None:
+        self._path = path
+        self._how: dict[str, Any] = {
+            "on": peers_key(threads),
+            "systems": list(systems),
+            "starts": starts,
+        }
+        self._machine = described_machine(threads)
+        record = read(path) if path else {}
+        self.found: Record = {
+            name: each
+            for name, each in record.get("workloads", {}).items()
+            if each["how"] == self._how
+        }
+
+    def has(self, workload: Workload) -> bool:
+        return set(workload.sizes) == set(self.found.get(workload.name, {}).get("sizes", ()))
+
+    def add(self, name: str, record: Record) -> None:
+        at = datetime.now(UTC).isoformat(timespec="seconds")
+        self.found[name] = {**record, "how": self._how, "at": at}
+        if self._path:
+            write(self._path, {"machine": self._machine, "workloads": self.found})
 
 
 def _chosen(parts: Sequence[str] | None) -> list[Workload]:
@@ -86,6 +114,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=300, metavar="S")
     parser.add_argument("--threads", type=int, default=1, metavar="N")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--again", action="store_true")
     options = parser.parse_args(arguments)
     unknown = set(options.systems.split(",")) - set(NAMED)
     if unknown:

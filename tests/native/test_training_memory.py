@@ -120,14 +120,18 @@ def _step(*names: str) -> Extern:
     return Extern("mm_out", tuple(Area(name, (8,), (1,)) for name in names))
 
 
-def _cut(steps: list[Extern], given: int, gives: int, repeated: Repeated | None = None) -> Any:
+def _cut(
+    steps: list[Extern],
+    given: int,
+    gives: int,
+    repeated: Repeated | None = None,
+    elements: int = 1 << 16,
+) -> Any:
     names = {area.buffer for step in steps for area in step.arguments}
-    held = {name: BufferDecl(name, "f32", (8,), (1,), given=False) for name in names}
+    held = {name: BufferDecl(name, "f32", (elements,), (1,), given=False) for name in names}
     visible = {f"a{n}" for n in range(given)}
     after = {f"r{n}" for n in range(gives)}
-    return cuts(
-        steps, held, visible, after, lambda size: size if type(size) is int else 8, repeated
-    )
+    return cuts(steps, held, visible, after, lambda _: None, repeated, visible)
 
 
 def test_cuts_are_where_least_is_handed_on() -> None:
@@ -150,5 +154,5 @@ def test_rounds_are_not_cut() -> None:
 
 
 def test_little_is_not_cut() -> None:
-    assert _cut([_step("a0", "r0"), _step("a1", "r1")], 2, 2) == []
+    assert _cut([_step("a0", "r0"), _step("a1", "r1")], 2, 2, elements=8) == []
     assert _cut([], 0, 0) == []

@@ -8,6 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
+from anyshape.graph.accumulated_products import accumulated
 from anyshape.graph.expand_repeats import NotRepeated, expand_repeats
 from anyshape.graph.plan import (
     FAR,
@@ -62,11 +63,17 @@ Kernels = dict[tuple[str, tuple[Range, ...]], Kernel]
 
 
 def schedule(
-    plan: Plan, same: ProvablyEqual, seen: Hint | None = None, *, gives_up: bool = False
+    plan: Plan,
+    same: ProvablyEqual,
+    seen: Hint | None = None,
+    *,
+    gives_up: int | None = None,
+    keeps: bool = False,
 ) -> Schedule:
     """`same`: whether two sizes are equal for all calls. `seen`: what a size was when the program
     was captured. `gives_up`: inputs are, as soon as nothing reads them, for which segments are
-    cut."""
+    cut; so many of them, the first ones, nobody else has. `keeps`: outputs are kept for
+    a function that gives them up."""
     steps = list(plan.steps)
     for each in PASSES:
         steps = each(plan, steps)
@@ -99,8 +106,10 @@ def schedule(
                     plan, plan.elided_repeats, run, made_of, native, after
                 )
         places: list[int] = []
-        if gives_up and seen is not None:
-            places = cuts(native, plan.held, visible, after, seen, repeated)
+        if seen is not None and (gives_up is not None or (keeps and apart)):
+            # What was made before is nobody else's either.
+            owned = visible.difference(plan.inputs[gives_up or 0 :])
+            places = cuts(native, plan.held, visible, after, seen, repeated, owned, keeps=keeps)
         for own in pairwise((0, *places, len(native))):
             behind = {name for step in native[own[1] :] for name in buffers_of(step)}
             rounds = part_of_rounds(repeated, *own) if places else repeated
@@ -110,7 +119,7 @@ def schedule(
         position = end
     if is_left_out:
         raise NotRepeated("the steps of a part are not needed")
-    return Schedule(plan, parts, gives_up)
+    return Schedule(plan, parts, gives_up is not None)
 
 
 def _needed(plan: Plan, steps: Sequence[Step]) -> list[Step]:
@@ -171,7 +180,9 @@ def _numbers_first(plan: Plan, steps: Sequence[Step]) -> list[Step]:
 
 
 #: From steps to steps that do the same, in this order. What follows fuses kernels.
-PASSES: tuple[Callable[[Plan, Sequence[Step]], list[Step]], ...] = (_needed, _numbers_first)
+PASSES: tuple[Callable[[Plan, Sequence[Step]], list[Step]], ...] = (
+    *(_needed, _numbers_first, accumulated),
+)
 
 
 def _used(steps: Iterable[Step], outputs: Sequence[object]) -> set[str]:

@@ -105,13 +105,14 @@ def _built(
     now: bool,
     *,
     at_once: bool = False,
-    gives_up: bool = False,
+    gives_up: int | None = None,
     variant: Variant | None = None,
     functions_made: list[Callable[..., Any] | DeferredCode] | None = None,
 ) -> Callable[..., Any]:
     """`at_once`: outputs are stored where they are made. `gives_up`: the function takes its inputs
-    in a list, which it empties, and lets go of each as soon as nothing reads it. `variant`: the
-    code is for what is recorded at one shape. `functions_made` gets the functions of segments."""
+    in a list, which it empties, and lets go of each as soon as nothing reads it; so many, the first
+    ones, nobody else has. `variant`: the code is for what is recorded at one shape.
+    `functions_made` gets the functions of segments."""
     if config.native_training and is_recorded(graph.graph.nodes):
         return _built_with_gradients(graph, now)
     progress.graph()
@@ -125,17 +126,17 @@ def _built(
     if scope is not None:
         make = partial(_schedule, made, plan, id, scope)
         stream.emit_made(kinds.Schedule, make)
-    is_inference = not (at_once or gives_up or variant)
+    is_inference = not (at_once or variant)
     if not segments:
         run = run_graph(graph, examples)
-        if gives_up:
+        if gives_up is not None:
             return lambda given: run(*given)
         return _by_shape(graph, plan.device, run, None, []) if is_inference else run
     texts: dict[str, str] = {}
     every = [] if functions_made is None else functions_made
     functions = _functions(texts, now, plan.device, every, own.branches)
     expected = graph.meta.get(EXPECTED, ())
-    failed = partial(_failed_with_list if gives_up else _failed_later, graph)
+    failed = partial(_failed_later if gives_up is None else _failed_with_list, graph)
     host = python_host(made, functions, run_graph_later(graph), expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
@@ -246,7 +247,8 @@ def _built_stage(
             with expr.fresh_scope():
                 is_whole = used == graphs.differentiable
                 own = graphs if is_whole else training_graphs(graph, program, used, graphs)
-                made = Backward(own, _built(own.backward, [], now, at_once=True, gives_up=True))
+                kept = len(graphs.kept)
+                made = Backward(own, _built(own.backward, [], now, at_once=True, gives_up=kept))
         except Exception as error:
             _failed_later(graph, error, [])
             return None
@@ -308,7 +310,7 @@ def lowered(
     graph: torch.fx.GraphModule,
     *,
     at_once: bool = False,
-    gives_up: bool = False,
+    gives_up: int | None = None,
     few_rows: int = 0,
 ) -> tuple[Plan, Schedule]:
     for whole in (False, True):
@@ -317,7 +319,8 @@ def lowered(
         plan = lowering.run(graph.graph, whole=whole, at_once=at_once)
         hint = lowering.facts.hint
         try:
-            return plan, schedule(plan, lowering.same, hint, gives_up=gives_up)
+            keeps = at_once and gives_up is None
+            return plan, schedule(plan, lowering.same, hint, gives_up=gives_up, keeps=keeps)
         except NotRepeated:
             assert not whole, "there is nothing to repeat"
     raise AssertionError

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, Reasons
+from anyshape.codegen.host.externs import handed_over
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.loops.program import Buffer, Extern, Segment
@@ -48,6 +49,9 @@ class Entry:
         self._run = run
         self._abi = abi
         self._why = why
+        handed = {*handed_over(segment)}
+        #: numbers of outputs that the steps make
+        self._handed = [k for k, each in enumerate(segment.outputs) if each.name in handed]
         self._read = {each.symbol: each for each in segment.read}
         self._lines = FunctionBody()
         self._code = self._lines.stack("i64", hint="code")
@@ -156,6 +160,11 @@ class Entry:
         sizes.of(self._elements())
         self._fail_if(sizes.trouble(), "a size is beyond 64 bits or undefined")
         for k, buffer in enumerate(segment.outputs):
+            if k in self._handed:
+                for array in (self._buffers, self._tensors):
+                    at = lines.element(array, len(segment.inputs) + k, "ptr")
+                    lines.do(f"store ptr null, ptr {at}")
+                continue
             values = [sizes.of(size) for size in (*buffer.sizes, *buffer.strides)]
             dims = lines.array("i64", values, "dims")
             handle = lines.element(self._handles, k, "ptr")
@@ -224,6 +233,10 @@ class Entry:
         lines.label(after)
         code = lines.let(f"phi i64 [{first}, {apart}], [{second}, {together}]")
         lines.do(f"store i64 {code}, ptr {self._code}")
+        for k in self._handed:
+            tensor = lines.element(self._tensors, len(self._segment.inputs) + k, "ptr")
+            handle = lines.let(f"load ptr, ptr {tensor}", "h")
+            lines.do(f"store ptr {handle}, ptr {lines.element(self._handles, k, 'ptr')}")
         self._leave_if(lines.let(f"icmp ne i64 {code}, 0"), "%fail")
 
     # -- errors ----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ with the header that torch is installed with.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from anyshape.codegen.host.abi import HostUnsupported
@@ -101,10 +102,34 @@ def is_whole(area: Area, buffer: Buffer) -> bool:
     return area.offset == 0 and area.sizes == buffer.sizes and area.strides == buffer.strides
 
 
+#: Functions whose results are tensors like any that torch makes: with memory of their own, all of
+#: it theirs.
+_GIVE_FRESH: Final = frozenset({"convolution", "convolution_backward"})
+
+
+def handed_over(segment: Segment) -> list[str]:
+    """Outputs that are the very tensors which C functions gave: no memory is made for them before,
+    and nothing is copied."""
+    if segment.repeated is not None:
+        return []
+    fresh = {
+        area.buffer
+        for step in segment.steps
+        if isinstance(step, Extern) and step.function in _GIVE_FRESH
+        for area in results_of(step)
+    }
+    return [name for name in _filled(segment, segment.outputs) if name in fresh]
+
+
 def adopted_buffers(segment: Segment) -> list[str]:
     """Temporaries that a C function fills whole, before anybody else touches them: its tensor is
     kept rather than copied."""
-    temporaries = {buffer.name: buffer for buffer in segment.temporaries}
+    return _filled(segment, segment.temporaries)
+
+
+def _filled(segment: Segment, buffers: Sequence[Buffer]) -> list[str]:
+    """Those that a C function fills whole, before anybody else touches them."""
+    by_name = {buffer.name: buffer for buffer in buffers}
     seen: set[str] = set()
     found: list[str] = []
     # A buffer that two calls give would have to lose the first tensor at the second: it is copied
@@ -112,7 +137,7 @@ def adopted_buffers(segment: Segment) -> list[str]:
     given = Counter(area.buffer for step in segment.steps for area in results_of(step))
     for step in segment.steps:
         for area in results_of(step):
-            buffer = temporaries.get(area.buffer)
+            buffer = by_name.get(area.buffer)
             is_first = area.buffer not in seen and given[area.buffer] == 1
             if is_first and buffer is not None and is_whole(area, buffer):
                 found.append(area.buffer)

@@ -86,18 +86,30 @@ fail:
 }
 """
 
-#: Memory for the temporaries of a call, or null. Of much of it, which the system maps anew each
-#: time, pages are asked for by megabytes: one by one they take longer than what is computed.
+#: Memory for the temporaries of a call, or null. Much of it is a tensor of torch's: what torch has
+#: given back serves again, and whoever measures torch's memory sees it. A little is had for less
+#: from C. Of very much, which the system maps anew each time, pages are asked for by megabytes: one
+#: by one they take longer than what is computed. `held`: the tensor, and what came from C.
 _WORKSPACE: Final = """
 declare ptr @aligned_alloc(i64, i64)
 declare i32 @madvise(ptr, i64, i32)
 declare void @free(ptr)
 define ptr @anyshape_host_workspace(i64 %total, ptr %held) nounwind {
-  %made = call ptr @aligned_alloc(i64 64, i64 %total)
-  store ptr %made, ptr %held
-  %much = icmp uge i64 %total, 33554432
+entry:
+  %from.c = getelementptr ptr, ptr %held, i64 1
+  store ptr null, ptr %held
+  store ptr null, ptr %from.c
+  %much = icmp uge i64 %total, 65536
+  br i1 %much, label %torch, label %little
+little:
+  %own = call ptr @aligned_alloc(i64 64, i64 %total)
+  store ptr %own, ptr %from.c
+  ret ptr %own
+torch:
+  %made = call ptr @anyshape_host_tensor_of_bytes(i64 %total, ptr %held)
+  %more = icmp uge i64 %total, 33554432
   %some = icmp ne ptr %made, null
-  %both = and i1 %much, %some
+  %both = and i1 %more, %some
   br i1 %both, label %large, label %done
 large:
   %start = ptrtoint ptr %made to i64
@@ -113,15 +125,29 @@ done:
   ret ptr %made
 }
 define void @anyshape_host_release(ptr %held) nounwind {
-  %made = load ptr, ptr %held
-  call void @free(ptr %made)
+  %from.c = getelementptr ptr, ptr %held, i64 1
+  %own = load ptr, ptr %from.c
+  call void @free(ptr %own)
+  call void @anyshape_host_delete(ptr %held, i64 1)
   ret void
 }
 """
 
 #: The same of a device: what runs there still when it is given back comes before all that gets it.
-_WORKSPACE_OF_TORCH: Final = """
+_WORKSPACE_OF_DEVICE: Final = """
 define ptr @anyshape_host_workspace(i64 %total, ptr %held) nounwind {
+  %made = call ptr @anyshape_host_tensor_of_bytes(i64 %total, ptr %held)
+  ret ptr %made
+}
+define void @anyshape_host_release(ptr %held) nounwind {
+  call void @anyshape_host_delete(ptr %held, i64 1)
+  ret void
+}
+"""
+
+#: A tensor, and its memory, or null.
+_TENSOR_OF_BYTES: Final = """
+define ptr @anyshape_host_tensor_of_bytes(i64 %total, ptr %held) nounwind {
   %dims = alloca [2 x i64]
   %data = alloca ptr
   %stride = getelementptr i64, ptr %dims, i64 1
@@ -131,10 +157,6 @@ define ptr @anyshape_host_workspace(i64 %total, ptr %held) nounwind {
   %failed = call i32 @anyshape_host_make(i64 1, ptr %dims, i32 $bytes, ptr %held, ptr %data)
   %made = load ptr, ptr %data
   ret ptr %made
-}
-define void @anyshape_host_release(ptr %held) nounwind {
-  call void @anyshape_host_delete(ptr %held, i64 1)
-  ret void
 }
 """
 
@@ -269,9 +291,11 @@ make:
 """
 
 #: Whether the tensor of a handle has this rank, these sizes and this dtype (0), and these strides
-#: too (bit 1 is set if not; a stride does not matter where the size is 1, none if one is 0).
+#: too (bit 1 is set if not; unless `exact`, a stride does not matter where the size is 1, and none
+#: if one is 0).
 _COMPARE: Final = """
-define i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype) nounwind {
+define i32 @anyshape_host_compare(
+    ptr %handle, i64 %rank, ptr %dims, i32 %dtype, i1 %exact) nounwind {
 entry:
   %rank.slot = alloca i64
   %dtype.slot = alloca i32
@@ -315,7 +339,8 @@ next:
   %wanted.stride.at = getelementptr i64, ptr %dims, i64 %j
   %wanted.stride = load i64, ptr %wanted.stride.at
   %differs = icmp ne i64 %stride, %wanted.stride
-  %matters = icmp ne i64 %size, 1
+  %several = icmp ne i64 %size, 1
+  %matters = or i1 %several, %exact
   %off = and i1 %differs, %matters
   %answer.next = select i1 %off, i32 2, i32 %answer
   %zero = icmp eq i64 %size, 0
@@ -323,7 +348,9 @@ next:
   %following = add i64 %k, 1
   br label %test
 done:
-  %result = select i1 %empty, i32 0, i32 %answer
+  %tolerant = xor i1 %exact, true
+  %any = and i1 %empty, %tolerant
+  %result = select i1 %any, i32 0, i32 %answer
   ret i32 %result
 other:
   ret i32 1
@@ -334,10 +361,11 @@ other:
 #: be, else a copy that is.
 _ADOPT: Final = """
 define i32 @anyshape_host_adopt(
-    ptr %slot, i64 %rank, ptr %dims, i32 %dtype, ptr %data) nounwind {
+    ptr %slot, i64 %rank, ptr %dims, i32 %dtype, i1 %exact, ptr %data) nounwind {
   %fresh = alloca ptr
   %handle = load ptr, ptr %slot
-  %answer = call i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
+  %answer = call i32 @anyshape_host_compare(
+      ptr %handle, i64 %rank, ptr %dims, i32 %dtype, i1 %exact)
   switch i32 %answer, label %other [i32 0, label %keep  i32 2, label %copy]
 keep:
   %kept = call i32 @aoti_torch_get_data_ptr(ptr %handle, ptr %data)
@@ -362,7 +390,8 @@ _COPY: Final = """
 define i32 @anyshape_host_copy(
     ptr %handle, ptr %data, i64 %rank, ptr %dims, i32 %dtype) nounwind {
   %slot = alloca ptr
-  %answer = call i32 @anyshape_host_compare(ptr %handle, i64 %rank, ptr %dims, i32 %dtype)
+  %answer = call i32 @anyshape_host_compare(
+      ptr %handle, i64 %rank, ptr %dims, i32 %dtype, i1 false)
   %other = icmp eq i32 %answer, 1
   br i1 %other, label %fail, label %view
 view:
@@ -379,6 +408,30 @@ fail:
 }
 """
 
+#: A tensor that torch gave becomes an output: it goes to the places of the output's address and
+#: handle. Where somebody has made the output already it is copied to that.
+_HAND_OVER: Final = """
+define i32 @anyshape_host_hand_over(
+    ptr %slot, ptr %tensor, ptr %place, i64 %rank, ptr %dims, i32 %dtype) nounwind {
+  %data = load ptr, ptr %place
+  %missing = icmp eq ptr %data, null
+  br i1 %missing, label %adopt, label %copy
+adopt:
+  %failed = call i32 @anyshape_host_adopt(
+      ptr %slot, i64 %rank, ptr %dims, i32 %dtype, i1 true, ptr %place)
+  %handle = load ptr, ptr %slot
+  store ptr %handle, ptr %tensor
+  store ptr null, ptr %slot
+  ret i32 %failed
+copy:
+  %given = load ptr, ptr %slot
+  %copied = call i32 @anyshape_host_copy(
+      ptr %given, ptr %data, i64 %rank, ptr %dims, i32 %dtype)
+  call void @anyshape_host_delete(ptr %slot, i64 1)
+  ret i32 %copied
+}
+"""
+
 
 def _declarations(definitions: str) -> list[str]:
     heads = re.findall(r"^define (\w+) (@\w+)\(([^)]*)\)", definitions, re.MULTILINE)
@@ -391,16 +444,19 @@ def _declarations(definitions: str) -> list[str]:
 #: What host functions declare.
 DECLARATIONS: Final = "\n".join(
     declaration
-    for each in (_TAKE, _MAKE, _WORKSPACE, _DELETE, _GIVE, _FAIL, _AREA, _TENSOR, _ADOPT, _COPY)
+    for each in (
+        *(_TAKE, _MAKE, _WORKSPACE, _DELETE, _GIVE, _FAIL),
+        *(_AREA, _TENSOR, _ADOPT, _COPY, _HAND_OVER),
+    )
     for declaration in _declarations(each)
 )
 
 
 def helpers_module(abi: HostAbi) -> str:
     """Their definitions; those that Python's objects go through only where these are known."""
-    workspace = _WORKSPACE_OF_TORCH if abi.is_launched else _WORKSPACE
-    parts = [_HANDLE_DECLARATIONS, _MAKE, workspace, _DELETE]
-    parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY]
+    workspace = _WORKSPACE_OF_DEVICE if abi.is_launched else _WORKSPACE
+    parts = [_HANDLE_DECLARATIONS, _MAKE, _TENSOR_OF_BYTES, workspace, _DELETE]
+    parts += [_FROM_BLOB, _EXTERN_DECLARATIONS, _AREA, _TENSOR, _COMPARE, _ADOPT, _COPY, _HAND_OVER]
     if abi.tensor_offset is not None:
         parts += [_ENTRY_DECLARATIONS, _TAKE, _GIVE, _FAIL, APART_MODULE, ALIKE_MODULE]
     return Template("".join(parts)).substitute(

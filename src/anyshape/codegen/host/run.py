@@ -2,7 +2,8 @@
 
     i64 run(ptr buffers, ptr tensors, ptr symbols, ptr numbers)
 
-`buffers`: the data of the inputs, then of the outputs. `tensors`: their handles for torch's C
+`buffers`: the data of the inputs, then of the outputs, null for an output that is to be the tensor
+which a C function gives; it is put there. `tensors`: their handles for torch's C
 functions; null where they are not known, and then handles are made as they are needed. Sizes are
 computed first, then memory for all temporaries is taken at once, then the steps run. Returns 0 or
 the number of a reason. It needs no Python and holds no lock.
@@ -15,7 +16,7 @@ from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
 from anyshape.codegen.host.branches import branches_of
-from anyshape.codegen.host.externs import adopted_buffers, results_of
+from anyshape.codegen.host.externs import adopted_buffers, handed_over, results_of
 from anyshape.codegen.host.loop_rolling import LoopBody, RoleKind, find_rounds
 from anyshape.codegen.host.sizes import Sizes, offsets
 from anyshape.codegen.host.steps import KernelCode, Known, Steps, in_branches
@@ -73,6 +74,7 @@ class Run:
         self._given = {
             buffer.name: k for k, buffer in enumerate((*segment.inputs, *segment.outputs))
         }
+        self._handed = {name: self._given[name] for name in handed_over(segment)}
         #: of what is in the workspace, and of inputs and outputs
         self._pointers: dict[str, str] = {}
         self._loaded: dict[str, str] = {}
@@ -112,7 +114,8 @@ class Run:
         self._stop_at_once_if(trouble, self._why.number("a size is beyond 64 bits or undefined"))
         workspace = self._place(plan)
         known, name = self._known, self._name
-        steps = Steps(known, name, lines, self._sizes, self._numbers, self._pointer, self._given)
+        given, handed = self._given, self._handed
+        steps = Steps(known, name, lines, self._sizes, self._numbers, self._pointer, given, handed)
         scratch = {
             number: own
             for number in range(len(segment.steps))
@@ -251,7 +254,7 @@ class Run:
         if is_known and int(total) <= _MOST_ON_STACK:
             base = lines.stack(f"[{max(total, 1)} x i8]", ALIGNMENT, "workspace")
         else:
-            workspace = lines.stack("ptr", hint="held")
+            workspace = lines.stack("[2 x ptr]", hint="held")
             base = lines.let(
                 f"call ptr @anyshape_host_workspace(i64 {total}, ptr {workspace})", "workspace"
             )
@@ -276,6 +279,10 @@ class Run:
         if place is not None:
             data = lines.element(self._data, place, "ptr")
             return lines.let(f"load ptr, ptr {data}", "b")
+        place = self._handed.get(name)
+        if place is not None:
+            # It is there as soon as the call is back.
+            return lines.let(f"load ptr, ptr {lines.element('%buffers', place, 'ptr')}", "b")
         found = self._pointers.get(name)
         if found is None:
             place = self._given.get(name)

@@ -49,7 +49,8 @@ class Known:
 
 
 class Steps:
-    """`pointer`: where a buffer is. `given`: the places of inputs and outputs in `%tensors`."""
+    """`pointer`: where a buffer is. `given`: the places of inputs and outputs in `%tensors`.
+    `handed`: outputs that are tensors of C functions, with their places."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Steps:
         numbers: Mapping[str, str],
         pointer: Callable[[str], str],
         given: Mapping[str, int | str],
+        handed: Mapping[str, int] | None = None,
     ) -> None:
         self._known = known
         self._prefix = prefix
@@ -68,11 +70,14 @@ class Steps:
         self._numbers = numbers
         self._pointer = pointer
         self._given = given
+        self._handed = handed or {}
         self._status = lines.stack("i64", hint="status")
         #: strings, which have to stand beside the function
         self.globals: list[str] = []
         self._adopted: dict[str, str] = {}
         self._handles: dict[str, str] = {}
+        #: handles to areas, in the call that is written
+        self._shown: dict[Area, str] = {}
         self._slots: list[str] = []
 
     # -- kernels ---------------------------------------------------------------------------------
@@ -149,6 +154,7 @@ class Steps:
         reason = self._known.why.number(f"torch's {row.name} failed")
         texts: list[str] = []
         inputs: list[str] = []
+        self._shown = {}
         for letter, value in zip(row.parameters, parameters, strict=True):
             texts += self._argument(letter, value, reason, inputs)
         given = [
@@ -229,6 +235,13 @@ class Steps:
         """A handle to an area; the slots of those that are made are added to `inputs`."""
         if not isinstance(area, Area):
             raise HostUnsupported(f"{area!r} where a C function takes a tensor")
+        # One tensor for one area: what torch adds to in place it does not copy first.
+        found = self._shown.get(area)
+        if found is None:
+            found = self._shown[area] = self._new_tensor(area, reason, inputs)
+        return found
+
+    def _new_tensor(self, area: Area, reason: int, inputs: list[str]) -> str:
         slot = self._slot()
         inputs.append(slot)
         let = self._lines.let
@@ -269,8 +282,16 @@ class Steps:
         let = self._lines.let
         if area is None:
             self._delete(slot)
+        elif area.buffer in self._handed:
+            places = (
+                self._lines.element(array, self._handed[area.buffer], "ptr")
+                for array in ("%tensors", "%buffers")
+            )
+            where = ", ".join(f"ptr {place}" for place in (slot, *places))
+            failed = let(f"call i32 @anyshape_host_hand_over({where}, {self._shape(area)})")
+            self._check(failed, reason)
         elif area.buffer in self._adopted:
-            kept = f"ptr {slot}, {self._shape(area)}, ptr {self._adopted[area.buffer]}"
+            kept = f"ptr {slot}, {self._shape(area)}, i1 false, ptr {self._adopted[area.buffer]}"
             self._check(let(f"call i32 @anyshape_host_adopt({kept})"), reason)
         else:
             handle = let(f"load ptr, ptr {slot}", "h")
