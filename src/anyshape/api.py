@@ -473,7 +473,7 @@ class CompiledModule(torch.nn.Module):
 
     @property
     def dynamo_ctx(self) -> Callable[..., Any]:
-        """Compiles what it is given, another method of the module say, as the module is compiled."""
+        """Compiles what it is given as the module is compiled: another method of it, say."""
         options = replace(_STATE[self][1].options, shapes=None)  # They are those of `forward`.
         return functools.partial(_compile, options, None, None)
 

@@ -90,7 +90,8 @@ expected = net(x) + 1
 compiled(x), step(x)
 compiled._orig_mod = net
 # As torch's own: attributes of the module, and calls of what was compiled.
-print(compiled.save(), compiled._orig_mod is net, isinstance(compiled, torch._dynamo.OptimizedModule))
+is_compiled = isinstance(compiled, torch._dynamo.OptimizedModule)
+print(compiled.save(), compiled._orig_mod is net, is_compiled)
 print(*(torch.equal(compiled(x), expected) for _ in range(3)))
 print(*(torch.equal(step(x), expected * 2) for _ in range(3)))
 for copied in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
