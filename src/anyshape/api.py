@@ -464,7 +464,7 @@ class CompiledModule(torch.nn.Module):
         must not lead from there to itself."""
         written = self.__dict__.pop("_orig_mod", None)
         if written is not None:
-            self._orig_mod = written
+            _show(self, written)
         return _SHOWN.get(self) or _STATE[self][0]
 
     @property

@@ -40,10 +40,10 @@ def changed_state(before: object, now: object) -> str:
     """What differs between two states: "grad mode was on, and is off now"."""
     if not isinstance(before, tuple) or not isinstance(now, tuple):
         return ""
-    parts = zip(STATE_PARTS, before, now, strict=False)
+    was, found = cast("tuple[object, ...]", before), cast("tuple[object, ...]", now)
     return "; ".join(
         f"{name} was {_of_state(old)}, and is {_of_state(new)} now"
-        for name, old, new in cast("Iterable[tuple[str, object, object]]", parts)
+        for name, old, new in zip(STATE_PARTS, was, found, strict=False)
         if old != new
     )
 
@@ -54,7 +54,7 @@ def _of_state(value: object) -> str:
     if isinstance(value, tuple):  # autocast, by device, or default devices
         rows = cast("tuple[object, ...]", value)
         on = [f"{row[0]} ({row[2]})" for row in rows if isinstance(row, tuple) and row[1]]
-        return f"on for {', '.join(on)}" if on else str(value)
+        return f"on for {', '.join(on)}" if on else str(rows)
     return str(value)
 
 

@@ -7,10 +7,11 @@ read, and no graph depends on their values.
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import torch
-from torch.optim import optimizer
+from torch.optim.optimizer import Optimizer
 
 from anyshape.capture.builtins.model import Hooks, Models
 
@@ -21,4 +22,5 @@ def _get_value(hooks: Hooks, x: object) -> object:
     return hooks.call(torch.Tensor.to, x, torch.float64, copy=True)
 
 
-MODELS: Final[Models] = {vars(optimizer)["_get_value"]: _get_value}
+_OWN: Final = vars(sys.modules[Optimizer.__module__])
+MODELS: Final[Models] = {_OWN["_get_value"]: _get_value}
