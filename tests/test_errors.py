@@ -8,7 +8,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import torch
 
+import anyshape
 from anyshape import errors
 from anyshape.errors import AnyshapeError
 
@@ -175,6 +177,17 @@ def test_values_that_do_not_pickle_travel_as_text():
     twin = pickle.loads(pickle.dumps(error))
     assert (twin.fact, twin.known) == ("s0 < 2", ("s0 < 2",))
     assert str(twin) == str(error)
+
+
+def test_objects_of_many_lines_are_told_by_their_class():
+    optimizer = torch.optim.SGD([torch.ones(1)], lr=0.1)
+    with pytest.raises(errors.NotCallable) as caught:
+        anyshape.compile(optimizer)  # pyright: ignore[reportArgumentType, reportCallIssue]
+    first, *_ = str(caught.value).splitlines()
+    assert first == "[AS106] anyshape.compile was given an object of SGD, which cannot be called"
+    assert "anyshape.compile(optimizer.step)" in str(caught.value)
+    assert caught.value.value is optimizer
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_huge_values_are_cut():

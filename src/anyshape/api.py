@@ -38,7 +38,7 @@ from anyshape.compiler.arguments import (
 )
 from anyshape.compiler.driver import FunctionCompiler
 from anyshape.config import config
-from anyshape.dispatch import eager_summary
+from anyshape.dispatch import eager_summary, never_called
 from anyshape.dispatch import stance as stances
 from anyshape.dispatch.call_log import emit_all
 from anyshape.dispatch.callable_target import Target, module_target, target_of
@@ -251,6 +251,11 @@ class Compiled(Generic[P, R]):
     def __anyshape_original__(self) -> Callable[P, R]:
         return self._original
 
+    @property
+    def _torchdynamo_orig_callable(self) -> Callable[P, R]:
+        """Code for torch's compiled functions asks by this name."""
+        return self._original
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled[P, R]:
         original = copy.deepcopy(self._original, memo)
         old = self._function
@@ -457,6 +462,7 @@ def _compiled_module(module: torch.nn.Module, options: Options, name: str | None
     function = FunctionCompiler(module_target(module, name), options)
     _compiled.add(function)
     _STATE[made] = (module, function)
+    never_called.watch(made, module)
     return made
 
 
@@ -481,7 +487,7 @@ class CompiledModule(torch.nn.Module):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         module, function = _STATE[self]
-        held = self.__dict__
+        held = module.__dict__
         if held["_forward_hooks"] or held["_forward_pre_hooks"]:
             function = _for_hooks(self)
         try:
@@ -502,10 +508,32 @@ class CompiledModule(torch.nn.Module):
     def __anyshape_original__(self) -> torch.nn.Module:
         return _STATE[self][0]
 
+    # -- names by which code for torch's compiled modules asks ------------------------------------
+
     @property
     def _orig_mod(self) -> torch.nn.Module:
-        """Scripts written for torch know the original by this name."""
-        return _STATE[self][0]
+        """The original. Some write it into the dictionary, which is that of the original, too: it
+        must not lead from there to itself."""
+        written = self.__dict__.pop("_orig_mod", None)
+        if written is not None:
+            _show(self, written)
+        return _SHOWN.get(self) or _STATE[self][0]
+
+    @property
+    def _torchdynamo_orig_callable(self) -> torch.nn.Module:
+        return self._orig_mod
+
+    @property
+    def dynamo_ctx(self) -> Callable[..., Any]:
+        """Compiles what it is given as the module is compiled: another method of it, say."""
+        options = replace(_STATE[self][1].options, shapes=None)  # They are those of `forward`.
+        return functools.partial(_compile, options, None, None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "_orig_mod":
+            _show(self, value)
+        else:
+            super().__setattr__(name, value)
 
     def load_state_dict(
         self, state_dict: Mapping[str, Any], *args: Any, **kwargs: Any
@@ -535,12 +563,12 @@ class CompiledModule(torch.nn.Module):
         return entries + _WITH_HOOKS[self].entries if self in _WITH_HOOKS else entries
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        module, function = _STATE[self]
-        return _compiled_module(copy.deepcopy(module, memo), function.options, None)
+        options = _STATE[self][1].options
+        return _compiled_module(copy.deepcopy(self._orig_mod, memo), options, None)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        module, function = _STATE[self]
-        return _compiled_module, (module, function.options, function.target.name)
+        function = _STATE[self][1]
+        return _compiled_module, (self._orig_mod, function.options, function.target.name)
 
 
 #: Of compiled modules with hooks: what was compiled while they had them.
@@ -557,9 +585,37 @@ def _for_hooks(compiled: CompiledModule) -> FunctionCompiler:
     return found
 
 
+#: Of compiled modules that were given another `_orig_mod`: that.
+_SHOWN: dict[Any, torch.nn.Module] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+
+
+def _show(compiled: CompiledModule, module: Any) -> None:
+    """Take another `_orig_mod`. As with torch's compiled modules, attributes and parameters are of
+    that one from here on, and a call calls what was compiled: a wrapper that reduces gradients
+    stays in place where a library takes the module out of it to save it."""
+    if isinstance(module, CompiledModule):
+        module = module._orig_mod
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"_orig_mod takes a module, not {module!r}")
+    called = _STATE[compiled][0]
+    if module is called:
+        _SHOWN.pop(compiled, None)
+    else:
+        _SHOWN[compiled] = module
+    object.__setattr__(compiled, "__dict__", module.__dict__)
+    kind = _module_class(type(module), calls_another=module is not called)
+    object.__setattr__(compiled, "__class__", kind)
+
+
 @functools.cache
-def _module_class(original: type[torch.nn.Module]) -> type:
-    namespace = {"__module__": original.__module__, "__qualname__": original.__qualname__}
+def _module_class(original: type[torch.nn.Module], *, calls_another: bool = False) -> type:
+    """A class of its own where a call is not one of the module that is shown: guards on types tell
+    them apart."""
+    namespace = {
+        "__module__": original.__module__,
+        "__qualname__": original.__qualname__,
+        "__anyshape_calls_another__": calls_another,
+    }
     return type(original.__name__, (CompiledModule, original), namespace)
 
 
@@ -652,6 +708,7 @@ def reset() -> None:
     all_counts.clear()
     source_use.forget()
     eager_summary.summary.forget()
+    never_called.forget()
     for function in list(_compiled):
         function.reset()
         all_counts.append(function.counts)

@@ -129,7 +129,8 @@ class Config(_Started):
 
     #: a line on the terminal while a compile takes long
     progress: bool = True
-    #: a line on stderr at the end of the process if compiled functions ran eagerly
+    #: a line on stderr at the end of the process if compiled functions ran eagerly, or if modules
+    #: were compiled and trained, and never called
     report_eager: bool = True
 
     # -- trust, checked -------------------------------------------------------------------------

@@ -297,11 +297,17 @@ class NotCallable(CompileError, TypeError):
     why = "it takes functions, methods, callable objects and nn.Modules"
     do = (
         "give it the function itself, not the result of calling it",
+        "of an object, give it the method that is called: {caller}(optimizer.step)",
         "put @classmethod and @property above @anyshape.compile, not below it",
     )
 
     value: object
     caller: str = "anyshape.compile"
+
+    def _values(self) -> dict[str, object]:
+        is_long = "\n" in str(self.value)
+        value = f"an object of {type(self.value).__name__}" if is_long else self.value
+        return super()._values() | {"value": value}
 
 
 class ClassGiven(CompileError, TypeError):

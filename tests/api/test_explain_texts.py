@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -104,6 +105,27 @@ def test_what_an_earlier_entry_has_is_told_there():
     assert short.count("L['x'].size()[0] = 3") == 1
     assert "more, as in an entry before" in short
     assert long.count("L['x'].size()[0] = 3") == 2
+
+
+CONTEXTS = {
+    "grad mode was on, and is off now": torch.no_grad,
+    "autocast was off, and is on for cpu (torch.bfloat16) now": lambda: torch.autocast("cpu"),
+    "inference mode was off, and is on now": torch.inference_mode,
+}
+
+
+@pytest.mark.parametrize("said", CONTEXTS)
+def test_which_part_of_the_state_has_changed(said: str):
+    def f(x: Tensor) -> Tensor:
+        return x * 2
+
+    compiled = anyshape.compile(f)
+    compiled(torch.ones(3))
+    with CONTEXTS[said]():
+        compiled(torch.ones(3))
+    (line,) = [line for line in str(compiled.explain()).splitlines() if "again because" in line]
+    assert said in line
+    assert "global state" not in line
 
 
 def test_a_program_with_a_verbose_of_its_own():

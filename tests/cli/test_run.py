@@ -58,6 +58,11 @@ def test_no_such_script(tmp_path: Path):
     assert "nothing.here" in ran.log
 
 
+@pytest.mark.parametrize("name", ["run", "explain"])
+def test_only_the_script_is_required(tmp_path: Path, name: str):
+    assert command(tmp_path, name).log.endswith("are required: SCRIPT\n")
+
+
 def test_a_module(tmp_path: Path):
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("", encoding="utf-8")

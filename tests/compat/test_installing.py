@@ -37,6 +37,97 @@ print(compiled.load_state_dict(theirs), torch.equal(model.weight, theirs["_orig_
 """,
         "True ['weight', 'bias'] 1\n<All keys matched successfully> True",
     ),
+    "a module whose original is set to itself": (
+        """
+model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+compiled = torch.compile(model)
+def check(what):
+    assert [name for name, _ in compiled.named_modules()] == ["", "0"], what
+    assert list(compiled.state_dict()) == ["0.weight", "0.bias"], what
+    assert compiled.eval().train().cpu() is compiled, what
+    inner, steps = compiled, 0
+    while hasattr(inner, "_orig_mod"):
+        inner, steps = inner._orig_mod, steps + 1
+    assert (inner, steps) == (model, 1), what
+check("before")
+compiled._orig_mod = compiled._orig_mod
+check("the original")
+compiled._orig_mod = compiled
+check("itself")
+setattr(compiled, "_orig_mod", torch.compile(model))
+check("another compiled one")
+compiled.__dict__["_orig_mod"] = model
+check("in the dictionary")
+compiled.__dict__["_orig_mod"] = compiled
+check("itself in the dictionary")
+for size in (2, 3, 4):
+    assert torch.equal(compiled(torch.ones(size, 2)), model(torch.ones(size, 2)))
+for wrong in (None, 3):
+    try:
+        compiled._orig_mod = wrong
+    except TypeError as error:
+        print(error)
+print(compiled.stats().graphs, type(compiled).__name__)
+""",
+        "_orig_mod takes a module, not None\n_orig_mod takes a module, not 3\n2 Sequential",
+    ),
+    "a module whose original is taken out of a wrapper": (
+        """
+import copy, pickle
+class Wrapper(torch.nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+    def forward(self, x): return self.module(x) + 1
+class Net(torch.nn.Linear):
+    def save(self): return list(self.state_dict())
+net = Net(2, 2)
+compiled = torch.compile(Wrapper(net))
+@torch.compile
+def step(x): return compiled(x) * 2
+x = torch.ones(3, 2)
+expected = net(x) + 1
+compiled(x), step(x)
+compiled._orig_mod = net
+# As torch's own: attributes of the module, and calls of what was compiled.
+is_compiled = isinstance(compiled, torch._dynamo.OptimizedModule)
+print(compiled.save(), compiled._orig_mod is net, is_compiled)
+print(*(torch.equal(compiled(x), expected) for _ in range(3)))
+print(*(torch.equal(step(x), expected * 2) for _ in range(3)))
+for copied in (copy.deepcopy(compiled), pickle.loads(pickle.dumps(compiled))):
+    print(type(copied).__name__, torch.equal(copied(x), net(x)))
+compiled._orig_mod = compiled.__anyshape_original__()
+print(list(compiled.state_dict()), torch.equal(compiled(x), expected))
+hooked = []
+net.register_forward_hook(lambda *_: hooked.append(1))
+compiled._orig_mod = net
+compiled(x), compiled(x)
+print(len(hooked))
+""",
+        "['weight', 'bias'] True True\nTrue True True\nTrue True True\nNet True\nNet True\n"
+        "['module.weight', 'module.bias'] True\n2",
+    ),
+    "other methods of a module": (
+        """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+    def training_step(self, x, scale): return self.layer(x).sum() * scale
+model = torch.compile(Net(), dynamic=True, fullgraph=True)
+assert isinstance(model, torch._dynamo.OptimizedModule)
+original = model._orig_mod
+before = original.training_step
+original.training_step = model.dynamo_ctx(original.training_step)
+for size in (2, 3, 4):
+    x = torch.ones(size, 2)
+    assert torch.allclose(original.training_step(x, scale=3.0), before(x, 3.0))
+print(original.training_step.stats().graphs, original.training_step.stats().eager_calls)
+print(original.training_step._torchdynamo_orig_callable == before,
+      model._torchdynamo_orig_callable is original)
+""",
+        "1 0\nTrue True",
+    ),
     "a module in place": (
         """
 model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())
@@ -299,6 +390,56 @@ def test_scripts(tmp_path: Path, name: str):
     assert (ran.status, ran.out.strip()) == (0, printed)
     # Modules of torch are loaded, and count nothing of what anyshape does.
     assert ran.log == "" or ran.log.endswith("does: torch._dynamo.utils\n")
+
+
+_TRAINED = """
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+    def forward(self, x): return self.layer(x)
+    def training_step(self, x): return self.layer(x).sum()
+def train(model, step, clears):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        step(torch.ones(3, 2)).sum().backward()
+        optimizer.step()
+        if clears: optimizer.zero_grad()
+"""
+
+#: what is done with a module, and whether it is told that the compiled one is never called
+UNCALLED: dict[str, tuple[str, bool]] = {
+    "another method": ("c = anyshape.compile(Net()); train(c, c.training_step, False)", True),
+    "gradients that are gone": (
+        "c = anyshape.compile(Net()); train(c, c.training_step, True)",
+        True,
+    ),
+    "a module that is gone": (
+        "def main(): c = anyshape.compile(Net()); train(c, c.training_step, True)\nmain()",
+        True,
+    ),
+    "the original": ("n = Net(); c = anyshape.compile(n); train(n, n, True)", True),
+    "itself": ("c = anyshape.compile(Net()); train(c, c, True)", False),
+    "itself, in another": (
+        "c = anyshape.compile(Net()); train(c, anyshape.compile(lambda x: c(x)), True)",
+        False,
+    ),
+    "a compiled method": (
+        "c = anyshape.compile(Net()); train(c, anyshape.compile(c.training_step), True)",
+        False,
+    ),
+    "nothing": ("c = anyshape.compile(Net())", False),
+    "before a reset": ("c = anyshape.compile(Net()); train(c, c, True); anyshape.reset()", False),
+}
+
+
+@pytest.mark.parametrize("name", UNCALLED)
+def test_a_module_that_is_trained_and_never_called_is_told(tmp_path: Path, name: str):
+    source, is_told = UNCALLED[name]
+    ran = run(tmp_path, HEAD + _TRAINED + source)
+    assert ran.status == 0
+    assert ran.count("Net: compiled and never called") == is_told, ran.log
+    assert not run(tmp_path, HEAD + _TRAINED + source, ANYSHAPE_REPORT_EAGER="0").log
 
 
 def test_what_is_not_mapped_is_named_once(tmp_path: Path):

@@ -82,7 +82,7 @@ SENTENCES = [
         None,
         "all different objects: L['x'], L['y'], actual L['x'] is L['y']",
     ),
-    (guard(Kind.STATE, None, (True,)), 3, "global state == (True,), actual (False,)"),
+    (guard(Kind.STATE, None, (True,)), 3, "grad mode was on, and is off now"),
     (guard(Kind.PREDICATE, X, callable), 3, "callable(L['x']), actual it does not hold"),
     (guard(Kind.EQUALS, X.item("a"), 3), {}, "L['x']['a'] == 3, but KeyError: 'a'"),
 ]

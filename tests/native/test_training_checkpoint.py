@@ -278,6 +278,42 @@ def test_what_has_effects_is_torchs(make: Callable[[], nn.Module]) -> None:
     assert counts in ([], [8] * 4)
 
 
+class Swish(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * torch.sigmoid(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        (x,) = ctx.saved_tensors
+        s = torch.sigmoid(x)
+        return grad * (s + x * s * (1 - s))
+
+
+class OwnGradient(Block):
+    def forward(self, x: Tensor, scale: Any = 1.0) -> Tensor:
+        return super().forward(Swish.apply(x))
+
+
+class Counted(Block):
+    def forward(self, x: Tensor, scale: Any = 1.0) -> Tensor:
+        return super().forward(x) * (x > 0).sum().item()
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (Noted, "`checkpoint` calls a function with effects"),
+        (OwnGradient, "by `return super().forward(Swish.apply(x))` at "),
+        (Counted, "by `return super().forward(x) * (x > 0).sum().item()` at "),
+    ],
+)
+def test_why_it_is_a_boundary(make: Callable[[], nn.Module], why: str) -> None:
+    run = _compare(lambda: Stack(make, use_reentrant=False), (5, 7, 3, 5))
+    assert why in str(run.explain())
+
+
 def _matmuls_are_kept(_: Any, op: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
     is_product = op in (torch.ops.aten.mm.default, torch.ops.aten.addmm.default)
     return CheckpointPolicy.MUST_SAVE if is_product else CheckpointPolicy.PREFER_RECOMPUTE

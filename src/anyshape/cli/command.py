@@ -62,6 +62,7 @@ def takes_program(parser: argparse.ArgumentParser) -> None:
     """A script or a module, and what it is given."""
     parser.add_argument("-m", action="store_true", dest="module", help="SCRIPT names a module")
     parser.add_argument("script", metavar="SCRIPT", help="the program, or the module with -m")
-    parser.add_argument(
+    given = parser.add_argument(
         "arguments", nargs=argparse.REMAINDER, metavar="ARGS", help="arguments of the program"
     )
+    given.required = False  # Messages about what is missing would name it.

@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from typing import Final
 
 from anyshape.config import config
@@ -89,11 +90,16 @@ class EagerSummary:
 
     def tell(self) -> None:
         """Write it, at the end of the process."""
-        if not config.report_eager or os.environ.get("RANK", "0") != "0":
-            return
-        text = self.text()
-        if text and sys.stderr is not None:
-            sys.stderr.write(f"{text}\n")
+        write_at_exit(self.text)
+
+
+def write_at_exit(text: Callable[[], str]) -> None:
+    """A line on stderr, unless a setting says otherwise, or another rank tells; none if empty."""
+    if not config.report_eager or os.environ.get("RANK", "0") != "0":
+        return
+    line = text()
+    if line and sys.stderr is not None:
+        sys.stderr.write(f"{line}\n")
 
 
 summary: Final = EagerSummary()

@@ -14,7 +14,7 @@ from anyshape.guards.guard import EntryPlan, Guard, Kind, SymbolSource
 from anyshape.guards.kinds import Call, complaint, guard_text
 from anyshape.guards.path import Path
 from anyshape.guards.tensor_guard import differences
-from anyshape.guards.text import shown
+from anyshape.guards.text import changed_state, shown
 from anyshape.symbolic import Expr, evaluate
 
 
@@ -65,6 +65,8 @@ def _failure(call: Call, guard: Guard) -> Failure | None:
         return _of_tensor(call, guard, sentence, source)
     text = guard_text(guard, call.names)
     actual = sentence[len(text) + 2 :].removeprefix("actual ")
+    if guard.kind is Kind.STATE and call.probe is not None:
+        sentence = changed_state(guard.value, call.probe()) or sentence
     return Failure(guard, sentence, guard.kind.value, source, _expected(guard, text), actual)
 
 

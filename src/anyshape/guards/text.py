@@ -18,6 +18,45 @@ from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Zero
 
 Names = Callable[[Symbol], str]
 
+#: What the parts of torch's state stand for, in order.
+STATE_PARTS: Final = (
+    "grad mode",
+    "torch function modes",
+    "torch dispatch modes",
+    "default dtype",
+    "autocast",
+    "inference mode",
+    "deterministic algorithms",
+    "no functorch transform",
+    "torch functions enabled",
+    "no saved-tensor hooks",
+    "not in torch.jit.trace",
+    "forward-mode differentiation",
+    "replaced functions of torch",
+)
+
+
+def changed_state(before: object, now: object) -> str:
+    """What differs between two states: "grad mode was on, and is off now"."""
+    if not isinstance(before, tuple) or not isinstance(now, tuple):
+        return ""
+    was, found = cast("tuple[object, ...]", before), cast("tuple[object, ...]", now)
+    return "; ".join(
+        f"{name} was {_of_state(old)}, and is {_of_state(new)} now"
+        for name, old, new in zip(STATE_PARTS, was, found, strict=False)
+        if old != new
+    )
+
+
+def _of_state(value: object) -> str:
+    if isinstance(value, bool | None):
+        return "on" if value else "off"
+    if isinstance(value, tuple):  # autocast, by device, or default devices
+        rows = cast("tuple[object, ...]", value)
+        on = [f"{row[0]} ({row[2]})" for row in rows if isinstance(row, tuple) and row[1]]
+        return f"on for {', '.join(on)}" if on else str(rows)
+    return str(value)
+
 
 def names_of(symbols: Iterable[SymbolSource]) -> Names:
     """What to write for a symbol: where its value comes from, the first place if there are more."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
+from typing import Final
 
 from anyshape.ops.broadcast import pointwise_layout
 from anyshape.ops.meta import (
@@ -25,12 +26,12 @@ from anyshape.ops.meta import (
     suggests_channels_last,
 )
 from anyshape.ops.shape_query import ShapeQuery
-from anyshape.symbolic import Size, Symbol, and_, eq, evaluate
-from anyshape.symbolic.expr import of_atom, symbols_of
+from anyshape.symbolic import Size, and_, eq, evaluate
+from anyshape.symbolic.expr import bare_symbol, of_atom, symbols_of
 
 Numbers = tuple[int, ...]
-#: shape and strides
-Operand = tuple[tuple[Size, ...], tuple[Size, ...]]
+#: shape, order of dimensions where there are no gaps, strides
+Operand = tuple[tuple[Size, ...], tuple[int, ...] | None, tuple[Size, ...]]
 
 
 def iterated_layout(
@@ -59,14 +60,33 @@ def _apart_from_ones(
     q: ShapeQuery, shape: tuple[Size, ...], operands: Sequence[Meta], numbers: bool, usual: Dense
 ) -> Dense:
     """The layout, with guards where sizes of 1 would change it."""
-    known = _known(q, shape)
-    given = tuple((_known(q, each.shape), _known(q, each.strides)) for each in operands)
-    for ones in _decisive(_values(q, given), known, given, numbers, usual):
+    known, given, values = _described(q, shape, operands)
+    for ones in _decisive(values, known, given, numbers, usual):
         are_one = and_(*(eq(size, 1) for size in ones))
-        if q.decide(are_one, "sizes of 1 take another place in the result's layout"):
+        if q.decide(are_one, _WHY):
             now = _with_ones(q, shape, operands, numbers, usual)
+            known, given, values = _described(q, shape, operands)
+            if _differs(dict(values), known, given, numbers, now):
+                # Others that are 1 in this run have a part in it.
+                for size in known:
+                    q.decide(eq(size, 1), _WHY)
             return _apart_from_ones(q, shape, operands, numbers, now)
     return usual
+
+
+_WHY: Final = "sizes of 1 take another place in the result's layout"
+
+
+def _described(
+    q: ShapeQuery, shape: Sequence[Size], operands: Sequence[Meta]
+) -> tuple[tuple[Size, ...], tuple[Operand, ...], tuple[tuple[Size, int], ...]]:
+    """The shape and the operands as they are known by now, and numbers for sizes."""
+    known = _known(q, shape)
+    given: list[Operand] = []
+    for each in operands:
+        order = each.layout.order if isinstance(each.layout, Dense) else None
+        given.append((_known(q, each.shape), order, _known(q, each.strides)))
+    return known, tuple(given), _values(q, known, given)
 
 
 def _known(q: ShapeQuery, sizes: Sequence[Size]) -> tuple[Size, ...]:
@@ -74,17 +94,23 @@ def _known(q: ShapeQuery, sizes: Sequence[Size]) -> tuple[Size, ...]:
     return tuple(size if isinstance(size, int) else q.facts.simplify(size) for size in sizes)
 
 
-def _values(q: ShapeQuery, given: Sequence[Operand]) -> tuple[tuple[Symbol, int], ...]:
-    """Sizes as they are in this run, in which strides have been compared; others for those that are
-    below 2."""
-    found = {symbol for each in given for sizes in each for s in sizes for symbol in symbols_of(s)}
-    known = [(symbol, q.facts.hint(of_atom(symbol))) for symbol in sorted(found, key=str)]
+def _values(
+    q: ShapeQuery, shape: Sequence[Size], given: Sequence[Operand]
+) -> tuple[tuple[Size, int], ...]:
+    """Symbols, and sizes that are computed, as they are in this run, in which strides have been
+    compared; others for those that are below 2."""
+    sizes = [*shape, *(size for own, _, strides in given for size in (*own, *strides))]
+    symbols = {symbol for size in sizes for symbol in symbols_of(size)}
+    atoms: list[Size] = [of_atom(symbol) for symbol in sorted(symbols, key=str)]
+    computed = [size for own in (shape, *(own for own, _, _ in given)) for size in own]
+    found = dict.fromkeys([*atoms, *(size for size in computed if not isinstance(size, int))])
+    known = [(size, q.facts.hint(size)) for size in found]
     return tuple((s, n if n and n > 1 else 5 + 2 * place) for place, (s, n) in enumerate(known))
 
 
 @lru_cache(maxsize=4096)
 def _decisive(
-    values: tuple[tuple[Symbol, int], ...],
+    values: tuple[tuple[Size, int], ...],
     shape: tuple[Size, ...],
     given: tuple[Operand, ...],
     numbers: bool,
@@ -92,29 +118,51 @@ def _decisive(
 ) -> tuple[tuple[Size, ...], ...]:
     """Sizes of which it matters whether they are 1, alone or two at a time."""
     sizes = list(dict.fromkeys(size for size in shape if _may_be_one(size)))
-    some = dict(values)
     decisive: list[tuple[Size, ...]] = []
     for ones in (*((size,) for size in sizes), *combinations(sizes, 2)):
         if any((size,) in decisive for size in ones):
             continue
-        then = {**some, **{symbol: 1 for size in ones for symbol in symbols_of(size)}}
-        now = _evaluated(then, shape)
-        operands = [(_evaluated(then, a), _evaluated(then, b)) for a, b in given]
-        if _differ(now, _order(now, operands, numbers, usual), usual.order):
+        then = {**dict(values), **dict.fromkeys(ones, 1)}
+        if _differs(then, shape, given, numbers, usual):
             decisive.append(ones)
     return tuple(decisive)
 
 
+def _differs(
+    values: Mapping[Size, int],
+    shape: Sequence[Size],
+    given: Sequence[Operand],
+    numbers: bool,
+    usual: Dense,
+) -> bool:
+    """Whether with these numbers the layout is another one."""
+    now = _evaluated(values, shape)
+    operands = [_with_strides(values, each) for each in given]
+    return _differ(now, _order(now, operands, numbers, usual), usual.order)
+
+
+def _with_strides(values: Mapping[Size, int], operand: Operand) -> tuple[Numbers, Numbers]:
+    """Shape and strides in numbers. Sizes that are computed have numbers of their own, of which
+    strides without gaps are made."""
+    shape, order, strides = operand
+    sizes = _evaluated(values, shape)
+    return sizes, _evaluated(values, strides if order is None else dense_strides(sizes, order))
+
+
 def _may_be_one(size: Size) -> bool:
-    (symbol, *others) = symbols_of(size) or (None,)
-    if symbol is None or others or size != of_atom(symbol):
+    if isinstance(size, int):
         return False
-    lower = symbol.declared.lower
+    symbol = bare_symbol(size)
+    lower = None if symbol is None else symbol.declared.lower
     return lower is None or lower <= 1
 
 
-def _evaluated(values: Mapping[Symbol, int], sizes: Sequence[Size]) -> Numbers:
-    return tuple(evaluate(size, values) for size in sizes)
+def _evaluated(values: Mapping[Size, int], sizes: Sequence[Size]) -> Numbers:
+    atoms = {symbol: number for size, number in values.items() if (symbol := bare_symbol(size))}
+    return tuple(
+        size if isinstance(size, int) else values.get(size) or evaluate(size, atoms)
+        for size in sizes
+    )
 
 
 def _differ(sizes: Numbers, order: Numbers, usual: Numbers) -> bool:

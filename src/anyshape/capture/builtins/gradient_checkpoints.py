@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from operator import ne
 from typing import Any, Final
 
 import torch
@@ -153,6 +154,7 @@ class _Before:
         self._hooks = hooks
         self._state = default_generators.get_state()
         self._kept = self._sizes()
+        self._numbers = len(hooks.recorder._origins)
         known: list[Any] = [each.alive for each in hooks.recorder._known.values()]
         with torch._C.DisableTorchFunction():
             alive = [each() if isinstance(each, weakref.ref) else each for each in known]
@@ -162,15 +164,17 @@ class _Before:
         recorder = self._hooks.recorder
         segment, changes = recorder.segment, recorder.changes
         numbers = len(segment.numbers), len(segment.expectations)
-        return self._hooks.journal.size, numbers, len(changes._written), changes.unseen
+        written = len(changes._written), changes.unseen
+        return self._hooks.journal.size, numbers, written
 
     def has_drawn(self) -> bool:
         return default_generators.drawn_since(self._state)
 
     def changed(self, stretch: Stretch) -> str | None:
         """Why the function cannot simply be computed again, if so."""
-        if self._sizes() != self._kept:
-            return "`checkpoint` calls a function with effects, or with sizes that depend on data"
+        for differs, what in zip(map(ne, self._sizes(), self._kept), _HAS, strict=True):
+            if differs:
+                return f"`checkpoint` calls {what}{self._made() if what is _DATA else ''}"
         found = [*self._versions]
         known = {id(each) for each, _ in found}
         found += [
@@ -181,6 +185,16 @@ class _Before:
         if stretch.writes and any(_version(each) != version for each, version in found):
             return "`checkpoint` calls a function that writes to tensors"
         return None
+
+    def _made(self) -> str:
+        """The line that makes the first number that depends on data."""
+        made = list(self._hooks.recorder._origins.values())[self._numbers :]
+        return f", by {made[0]}" if made else ""
+
+
+_DATA: Final = "a function that makes sizes or numbers which are known only when it runs"
+#: What it is about a function, by what differs.
+_HAS: Final = ("a function with effects", _DATA, "a function that writes to tensors")
 
 
 def _version(tensor: torch.Tensor) -> int | None:

@@ -20,6 +20,7 @@ from anyshape.capture.builtins import (
     iteration,
     numbers,
     objects,
+    optimizers,
     other_compilers,
     process_queries,
     random_state,
@@ -87,7 +88,7 @@ _OPERATORS: Final[Models] = {
 _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
-    *(flex_attention, triton_kernels, gradient_checkpoints, other_compilers),
+    *(flex_attention, triton_kernels, gradient_checkpoints, other_compilers, optimizers),
 )
 
 

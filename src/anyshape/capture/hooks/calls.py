@@ -317,6 +317,8 @@ class Callables:
                 where = path.instance("_modules").item("_orig_mod")
                 behind = self._tracer.read(behind, where)
             return self.call(behind, args, kwargs)
+        if getattr(kind, "__anyshape_calls_another__", False):
+            raise AbortCapture("a compiled module whose `_orig_mod` was replaced")
         own = kind.__call__
         self._hooks.attributes.class_attribute(kind, "__call__")
         replaced.note_class(torch.nn.Module, _WAY_TO_FORWARD)

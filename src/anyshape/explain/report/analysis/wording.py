@@ -6,23 +6,8 @@ from typing import Final
 
 from anyshape.events.kinds import GuardFailure
 from anyshape.explain.guard_texts import state_parts
+from anyshape.guards.text import STATE_PARTS
 
-#: What the numbers of the global state stand for, in order.
-_STATE: Final = (
-    "grad mode",
-    "torch function modes",
-    "torch dispatch modes",
-    "default dtype",
-    "autocast",
-    "inference mode",
-    "deterministic algorithms",
-    "no functorch transform",
-    "torch functions enabled",
-    "no saved-tensor hooks",
-    "not in torch.jit.trace",
-    "forward-mode differentiation",
-    "replaced functions of torch",
-)
 #: Traces of the first version have so many.
 _FIRST_STATE: Final = 11
 _WORDS: Final = {"True": "on", "False": "off"}
@@ -30,14 +15,14 @@ _WORDS: Final = {"True": "on", "False": "off"}
 
 def state_fields(text: str) -> dict[str, str]:
     values = state_parts(text)
-    if not _FIRST_STATE <= len(values) <= len(_STATE):
+    if not _FIRST_STATE <= len(values) <= len(STATE_PARTS):
         return {"global state": text.partition("(")[2].rpartition(")")[0]}
-    return dict(zip(_STATE, (_WORDS.get(value, value) for value in values), strict=False))
+    return dict(zip(STATE_PARTS, (_WORDS.get(value, value) for value in values), strict=False))
 
 
 def in_words(failure: GuardFailure) -> str:
-    """The reason of a recompile; of a state with many fields, only what differs."""
-    if failure.kind != "state":
+    """The reason of a recompile. Traces of earlier versions have a state whole: what differs."""
+    if failure.kind != "state" or not failure.text.startswith("global state"):
         return failure.text
     before, now = state_fields(failure.expected), state_fields(failure.actual)
     differing = [
