@@ -123,7 +123,9 @@ def test_which_part_of_the_state_has_changed(said: str):
     compiled(torch.ones(3))
     with CONTEXTS[said]():
         compiled(torch.ones(3))
-    (line,) = [line for line in str(compiled.explain()).splitlines() if "again because" in line]
+    (line,) = [
+        line for line in str(compiled.explain()).splitlines() if "recompiled because" in line
+    ]
     assert said in line
     assert "global state" not in line
 

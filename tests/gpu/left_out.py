@@ -63,6 +63,10 @@ LEFT_OUT: Final = {
     "tests/native/test_recorded_operators.py::*": "generators are the processor's",
     "tests/native/test_gradient_rows.py::test_other_dtypes[[]bilinear-dtype1]": _ROUNDED,
     "tests/native/test_workloads.py::test_peak_memory*": _MEMORY,
+    "tests/native/test_accumulated_products.py::*take_less_memory*": _MEMORY,
+    "tests/native/test_accumulated_products.py::test_they_are_products_that_add": (
+        "products are added up by the processor's library alone"
+    ),
     "tests/native/test_training_checkpoint.py::test_memory_is_that_of_eager_checkpoints*": _MEMORY,
 }
 

@@ -125,17 +125,17 @@ def test_a_holder_that_hangs_is_waited_for_once(
     monkeypatch.setattr(key_lock, "MOST_SECONDS", 0.5)
     target = host_target(cache)
     for key in ("a", "b", "c"):
-        holder(building._name(key, target)).send_signal(signal.SIGSTOP)
+        holder(building.code_name(key, target)).send_signal(signal.SIGSTOP)
     start = time.monotonic()
     for key in ("a", "b", "c"):
         assert load(made(cache, key)).address("f")
     assert time.monotonic() - start < 3
-    assert cache.read(building._name("a", target)) is not None
+    assert cache.read(building.code_name("a", target)) is not None
 
 
 def test_what_another_has_made_meanwhile_is_taken(cache: DiskCache):
     target = host_target(cache)
-    name = building._name("a", target)
+    name = building.code_name("a", target)
     lock = cache.try_lock(name)
     assert lock is not None
     other = build(Source(text_of(8), run="f"), target).to_bytes()
@@ -155,7 +155,7 @@ def test_objects_of_others_are_waited_for(cache: DiskCache):
     """Of kernels that several segments have."""
     target = host_target(cache)
     apart = "define i32 @g() { ret i32 3 }"
-    name = building._name(f"object\n{apart}", target)
+    name = building.code_name(f"object\n{apart}", target)
     other = build(Source(apart, run="g"), target)
     lock = cache.try_lock(name)
     assert lock is not None

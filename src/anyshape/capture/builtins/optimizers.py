@@ -1,8 +1,8 @@
 """What `torch.optim` does otherwise where it is compiled.
 
 Eager code reads the number of steps and computes bias corrections as Python does, in float64; for
-compilers it goes on with the tensor, which has float32. A copy in float64 has the numbers that are
-read, and no graph depends on their values.
+compilers it goes on with the tensor, which has float32. A copy in float64 on the processor has the
+numbers that are read, and no graph depends on their values.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from anyshape.capture.builtins.model import Hooks, Models
 def _get_value(hooks: Hooks, x: object) -> object:
     if not isinstance(x, torch.Tensor):
         return x
+    if x.device.type != "cpu":
+        x = hooks.call(torch.Tensor.cpu, x)
     return hooks.call(torch.Tensor.to, x, torch.float64, copy=True)
 
 
