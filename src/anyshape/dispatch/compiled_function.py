@@ -35,6 +35,7 @@ from anyshape.guards.explain import first_failure
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory, tensor_memory
 from anyshape.guards.fast_path.tensor_match import match_sees_all
 from anyshape.guards.guard import Kind, ToldReason
+from anyshape.ops.runtime_checks import OtherForm
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
@@ -43,6 +44,7 @@ from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.trace_tree import SideExit
 from anyshape.shapes import Contract
 from anyshape.support.lazy_dataclass import dataclass, field, replace
+from anyshape.support.user_warning import warn_user
 
 
 class StaleSignature(Exception):
@@ -107,6 +109,8 @@ class CompiledFunction:
     _marked: CallMarks = field(default_factory=CallMarks)
     #: floats as they were seen, None for more than one value
     _floats: dict[str, float | None] = field(default_factory=dict[str, "float | None"])
+    #: whether it was told that a graph has failed
+    _has_warned: bool = False
     #: the most operations that a graph of it has
     _work: int = 0
     #: what runs in parts, if this does: shared with those who run in parts of it
@@ -404,6 +408,13 @@ class CompiledFunction:
         self.counts.eager_calls += 1
         text = f"a graph of {self.target.name} failed: {error.error!r}"
         stream.emit(kinds.Defect("runtime", text))
+        # What comes of data, or of the machine, is nobody's defect.
+        if not isinstance(error.error, OtherForm | torch.OutOfMemoryError):
+            if config.on_compile_error == "raise":
+                raise InternalError(stage="a graph", detail=repr(error.error)) from error.error
+            if not self._has_warned:
+                self._has_warned = True
+                warn_user(f"{text}; the call was repeated eagerly, and so are others like it")
         return result
 
     def _serving(self, bound: dict[str, Any]) -> Entry | None:

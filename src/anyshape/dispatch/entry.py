@@ -9,11 +9,10 @@ import torch.fx
 
 from anyshape.capture.dynamism_policy import CompileDecisions
 from anyshape.capture.outline.sites import Site
-from anyshape.capture.record.torch_state import no_default_device
 from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.trace import Store, Trace
 from anyshape.dispatch.call_log import watched
-from anyshape.dispatch.trace_tree_builder import Backend, TraceTreeBuilder, named
+from anyshape.dispatch.trace_tree_builder import Backend, TraceTreeBuilder, built
 from anyshape.explain.blame import expr_of
 from anyshape.explain.explanation import (
     DimStatus,
@@ -179,8 +178,7 @@ class Entry:
 
     def _plan_flat(self, trace: Trace, backend: Backend, name: str) -> None:
         (segment,) = trace.segments
-        with no_default_device():
-            compiled = backend(named(segment.graph, self.id), list(segment.examples))
+        compiled = built(backend, segment.graph, self.id, segment.examples)
         run = assemble(
             compiled,
             inputs=len(segment.inputs),

@@ -28,10 +28,16 @@ _MOST_REPEATED: Final = 3
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 
-def named(graph: torch.fx.GraphModule, id: str) -> torch.fx.GraphModule:
-    """The graph, which knows the compile that it is of."""
+def built(
+    backend: Backend, graph: torch.fx.GraphModule, id: str, examples: Sequence[Any]
+) -> Callable[..., Any]:
+    """What a backend makes of a graph, which knows the compile that it is of."""
     graph.meta[COMPILE_ID] = id
-    return graph
+    with no_default_device():
+        made: Any = backend(graph, list(examples))
+    if not callable(made):
+        raise TypeError(f"the backend returned a {type(made).__name__}, not a function")
+    return made
 
 
 class TraceTreeBuilder:
@@ -123,8 +129,7 @@ class TraceTreeBuilder:
     def _node(self, trace: Trace, index: int) -> TreeNode:
         segment = trace.segments[index]
         graph = segment.graph
-        with no_default_device():
-            compiled = self._backend(named(graph, self._id), list(segment.examples))
+        compiled = built(self._backend, graph, self._id, segment.examples)
         self.graphs.append(graph)
         decision = segment.decision
         asked = [each.symbols for each in segment.expectations]

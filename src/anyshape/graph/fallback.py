@@ -37,7 +37,7 @@ from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
 from anyshape.ops.op import OpKind as Kind
-from anyshape.ops.runtime_checks import check_dense
+from anyshape.ops.runtime_checks import CHECKS
 from anyshape.ops.table import OpMatch
 from anyshape.symbolic import (
     Expr,
@@ -62,7 +62,7 @@ _OF_SIZES: Final[dict[Any, Callable[..., Size]]] = {
 _ADDRESSES: Final = (torch.int64, torch.uint64)
 
 #: What has no meta and reads its tensors only.
-_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride", check_dense})
+_READS: Final = frozenset({"size", "item", "tolist", "dim", "numel", "stride"})
 
 
 def _same_number(function: Any, args: Any) -> tuple[object, ...] | None:
@@ -129,7 +129,7 @@ class Calling(Mutation):
         name = self._name("c")
         named = self._arguments(node.kwargs, node.kwargs)
         numeric = not has_tensors((args, named))
-        if not numeric and node.target not in _READS:
+        if not numeric and node.target not in _READS and node.target not in CHECKS:
             if isinstance(node.target, KernelLaunch):
                 self._may_follow_addresses(handles_in(args))
             self._may_change(self._written_handles(node, args, named))

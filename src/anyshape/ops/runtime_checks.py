@@ -3,7 +3,8 @@ decides the sizes of a result, and may be another one of the same class in the n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import torch
 from torch.fx.node import has_side_effect
@@ -13,7 +14,17 @@ class OtherForm(Exception):
     """An operation returned something else than when it was captured."""
 
 
-@has_side_effect
+Check = TypeVar("Check", bound=Callable[..., None])
+#: Functions of nodes that look at their tensors, and no more.
+CHECKS: Final[set[Callable[..., Any]]] = set()
+
+
+def check(function: Check) -> Check:
+    CHECKS.add(has_side_effect(function))
+    return function
+
+
+@check
 def check_dense(
     tensor: torch.Tensor, shape: Sequence[int], order: Sequence[int] | None, dtype: torch.dtype
 ) -> None:

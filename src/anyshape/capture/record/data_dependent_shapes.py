@@ -16,7 +16,7 @@ from torch.fx.node import has_side_effect
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.value_kinds import TENSORS
 from anyshape.ops.meta import Dense, Meta, contiguous, of_tensor
-from anyshape.ops.runtime_checks import OtherForm, is_dense
+from anyshape.ops.runtime_checks import OtherForm, check, is_dense
 from anyshape.symbolic import NATURAL, Size
 
 Recorder = Any
@@ -100,7 +100,7 @@ class HasForm:
             return self._form.has(tensor)
 
 
-@has_side_effect
+@check
 def check_form(value: object, form: Any) -> None:
     """A node of the graph."""
     if form and type(form[0]) is str:
