@@ -39,7 +39,7 @@ from anyshape.ops.runtime_checks import OtherForm
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
-from anyshape.runtime.loader.errors import NativeUnavailable, as_torch_raises
+from anyshape.runtime.loader.errors import NativeFailed, NativeUnavailable, as_torch_raises
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.trace_tree import SideExit
 from anyshape.shapes import Contract
@@ -408,8 +408,8 @@ class CompiledFunction:
         self.counts.eager_calls += 1
         text = f"a graph of {self.target.name} failed: {error.error!r}"
         stream.emit(kinds.Defect("runtime", text))
-        # What comes of data, or of the machine, is nobody's defect.
-        if not isinstance(error.error, OtherForm | torch.OutOfMemoryError):
+        # What comes of data, of odd tensors or of the machine is nobody's defect.
+        if not isinstance(error.error, OtherForm | NativeFailed | torch.OutOfMemoryError):
             if config.on_compile_error == "raise":
                 raise InternalError(stage="a graph", detail=repr(error.error)) from error.error
             if not self._has_warned:

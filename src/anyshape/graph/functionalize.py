@@ -260,7 +260,9 @@ class _Functionalize:
             elif function is not None and not (may_draw(call.function) and entry.in_place):
                 if not entry.in_place:  # asked to, perhaps by position
                     first, *rest = given
-                    args, kwargs = (given[first],), {name: given[name] for name in rest}
+                    args = (given[first],)
+                    # Names that other functions of the operator have are not given here.
+                    kwargs = {name: given[name] for name in rest if given[name] is not None}
                 value = self._terms.record(function, *args, **kwargs)
             else:
                 raise NoGradient(f"`{entry.op.name}` is only known in place")
