@@ -58,7 +58,7 @@ def test_it_is_raised_where_that_is_wanted(name: str) -> None:
         x = torch.randn(3)
         # The call that compiles has its answer from capture.
         with pytest.raises(anyshape.errors.InternalError):
-            (compiled(x), compiled(x))
+            _ = compiled(x), compiled(x)
 
 
 # -- operators without a shape function ------------------------------------------------------------

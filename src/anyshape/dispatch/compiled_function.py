@@ -35,11 +35,12 @@ from anyshape.guards.explain import first_failure
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory, tensor_memory
 from anyshape.guards.fast_path.tensor_match import match_sees_all
 from anyshape.guards.guard import Kind, ToldReason
+from anyshape.ops.origins import is_of_package
 from anyshape.ops.runtime_checks import OtherForm
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
-from anyshape.runtime.loader.errors import NativeFailed, NativeUnavailable, as_torch_raises
+from anyshape.runtime.loader.errors import NativeUnavailable, as_torch_raises
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.trace_tree import SideExit
 from anyshape.shapes import Contract
@@ -408,14 +409,20 @@ class CompiledFunction:
         self.counts.eager_calls += 1
         text = f"a graph of {self.target.name} failed: {error.error!r}"
         stream.emit(kinds.Defect("runtime", text))
-        # What comes of data, of odd tensors or of the machine is nobody's defect.
-        if not isinstance(error.error, OtherForm | NativeFailed | torch.OutOfMemoryError):
-            if config.on_compile_error == "raise":
-                raise InternalError(stage="a graph", detail=repr(error.error)) from error.error
-            if not self._has_warned:
-                self._has_warned = True
-                warn_user(f"{text}; the call was repeated eagerly, and so are others like it")
+        if not is_of_package(self.options.backend):
+            self._tell_of_backend(error.error, text)
         return result
+
+    def _tell_of_backend(self, error: Exception, text: str) -> None:
+        """A backend of the user's gives code that fails. Graphs of our own may fail on numbers that
+        the program handles, and on tensors that it has no code for."""
+        if isinstance(error, OtherForm | torch.OutOfMemoryError):
+            return
+        if config.on_compile_error == "raise":
+            raise InternalError(stage="a graph", detail=repr(error)) from error
+        if not self._has_warned:
+            self._has_warned = True
+            warn_user(f"{text}; the call was repeated eagerly, and so are others like it")
 
     def _serving(self, bound: dict[str, Any]) -> Entry | None:
         """The entry that the dispatcher takes."""

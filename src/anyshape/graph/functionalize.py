@@ -254,10 +254,12 @@ class _Functionalize:
             raise NoGradient(str(error)) from None
         row = _FORMS.get(entry.op.name)
         function = _functional(entry, call.function)
+        # On a GPU, what does not work in place is another kernel, which draws other numbers.
+        is_apart = entry.in_place or target.meta.device.type != "cpu"
         try:
             if row is not None:
                 value = row(target, **taken_by(row, given))
-            elif function is not None and not (may_draw(call.function) and entry.in_place):
+            elif function is not None and not (may_draw(call.function) and is_apart):
                 if not entry.in_place:  # asked to, perhaps by position
                     first, *rest = given
                     args = (given[first],)

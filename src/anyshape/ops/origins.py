@@ -35,6 +35,14 @@ def is_of_torch(function: object) -> bool:
     return kind.__module__ == "builtins" or _is_named_torch(kind)
 
 
+def is_of_package(function: object) -> bool:
+    """Whether its code is anyshape's, and so is that of what it wraps."""
+    while inner := getattr(function, "__wrapped__", None) or getattr(function, "func", None):
+        function = inner
+    code = getattr(function, "__code__", None)
+    return isinstance(code, types.CodeType) and code.co_filename.startswith(OURSELVES)
+
+
 def is_original(function: object) -> bool:
     """Whether it is a function of torch, Python or anyshape, and not what somebody has put in the
     place of one."""
