@@ -69,6 +69,9 @@ NOTHING_HIDDEN: dict[str, Callable[[int], Tensor]] = {
     "always": lambda n: (_columns(n) < n) & (_rows(n) >= 0),
 }
 OTHERS: dict[str, Callable[[int], Tensor]] = {
+    "beyond 64 bits": lambda n: (_columns(n) * (1 << 62) >= 0) & (_rows(n) >= 0),
+    "far beyond": lambda n: (_columns(n) * (1 << 40) * (1 << 30) <= _rows(n)) | (_columns(n) == 0),
+    "a sum beyond": lambda n: (_columns(n) + ((1 << 63) - 2) >= 0) | (_columns(n) == 0),
     "one more": lambda n: _ones(n).tril(1),
     "one less": lambda n: _ones(n).tril(-1) | (_columns(n) == 0),
     "a window": lambda n: (_columns(n) <= _rows(n)) & (_columns(n) > _rows(n) - 3),
@@ -117,7 +120,9 @@ def test_masks_that_hide_nothing_are_known(name: str, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_masks_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (False, True) not in _known(_attention(OTHERS[name]), monkeypatch)
+    known = _known(_attention(OTHERS[name]), monkeypatch)
+    assert (False, True) not in known
+    assert (True, False) in known
 
 
 def test_no_square(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,11 +97,30 @@ def _cases(facts: Facts, scalar: Scalar) -> Iterator[Case]:
             yield from [(known, int(first))] if is_decided else _cases(known, args[1])
     elif name == "not" and scalar.dtype == "b1":
         yield from ((known, int(not truth)) for known, truth in _truths(facts, args[0]))
-    elif name in _ARITHMETIC and scalar.dtype == "i64":
+    elif name in _ARITHMETIC and scalar.dtype == "i64" and _most(scalar) < 1 << 63:
         for known, numbers in _all_cases(facts, args):
             yield known, _ARITHMETIC[name](*numbers)
     else:
         raise _Unknown
+
+
+#: More than any tensor has elements.
+_MOST_ELEMENTS: Final = 1 << 40
+
+
+def _most(scalar: Scalar) -> float:
+    """More than its absolute value: numbers of 64 bits begin anew behind the largest."""
+    if scalar.op == "constant":
+        return abs(scalar.data)
+    if scalar.op in ("add", "sub"):
+        return sum(map(_most, scalar.args))
+    if scalar.op in ("neg", "cast"):
+        return _most(scalar.args[0])
+    if scalar.op == "mul":
+        return _most(scalar.args[0]) * _most(scalar.args[1])
+    if scalar.op == "where":
+        return max(map(_most, scalar.args[1:]))
+    return _MOST_ELEMENTS
 
 
 def _truths(facts: Facts, scalar: Scalar) -> Iterator[tuple[Facts, bool]]:
