@@ -40,7 +40,7 @@ from anyshape.ops.runtime_checks import OtherForm
 from anyshape.policy.observations import Observations
 from anyshape.profile.session import FunctionProfile
 from anyshape.ranks.agree import AmongRanks
-from anyshape.runtime.loader.errors import NativeUnavailable, as_torch_raises
+from anyshape.runtime.loader.errors import NativeFailed, NativeUnavailable, as_torch_raises
 from anyshape.runtime.program import GraphFailed
 from anyshape.runtime.trace_tree import SideExit
 from anyshape.shapes import Contract
@@ -416,7 +416,7 @@ class CompiledFunction:
     def _tell_of_backend(self, error: Exception, text: str) -> None:
         """A backend of the user's gives code that fails. Graphs of our own may fail on numbers that
         the program handles, and on tensors that it has no code for."""
-        if isinstance(error, OtherForm | torch.OutOfMemoryError):
+        if isinstance(error, OtherForm | NativeFailed | torch.OutOfMemoryError):
             return
         if config.on_compile_error == "raise":
             raise InternalError(stage="a graph", detail=repr(error)) from error
