@@ -56,7 +56,7 @@ def tell() -> None:
 
 
 def _note(module: torch.nn.Module, name: str, before: int) -> None:
-    if _versions(module) != before or any(each.grad is not None for each in module.parameters()):
+    if _versions(module) != before or any(each.grad is not None for each in _parameters(module)):
         _changed[name] = None
 
 
@@ -64,6 +64,14 @@ def _versions(module: torch.nn.Module) -> int:
     """A number that grows with each write to a parameter."""
     return sum(
         each._version
-        for each in module.parameters()
+        for each in _parameters(module)
         if each.requires_grad and not each.is_inference()
     )
+
+
+def _parameters(module: torch.nn.Module) -> list[torch.nn.Parameter]:
+    """None of a module that cannot be asked: it may have parts without a hash."""
+    try:
+        return list(module.parameters())
+    except Exception:
+        return []
