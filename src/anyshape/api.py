@@ -462,6 +462,8 @@ def _compiled_module(module: torch.nn.Module, options: Options, name: str | None
     function = FunctionCompiler(module_target(module, name), options)
     _compiled.add(function)
     _STATE[made] = (module, function)
+    if "_orig_mod" in module.__dict__:
+        _HOLDS_ITS_OWN[made] = True
     never_called.watch(made, module)
     return made
 
@@ -513,10 +515,9 @@ class CompiledModule(torch.nn.Module):
     @property
     def _orig_mod(self) -> torch.nn.Module:
         """The original. Some write it into the dictionary, which is that of the original, too: it
-        must not lead from there to itself."""
-        written = self.__dict__.pop("_orig_mod", None)
-        if written is not None:
-            _show(self, written)
+        must not lead from there to itself. A module may have an attribute of that name itself."""
+        if self not in _HOLDS_ITS_OWN and "_orig_mod" in self.__dict__:
+            _show(self, self.__dict__.pop("_orig_mod"))
         return _SHOWN.get(self) or _STATE[self][0]
 
     @property
@@ -585,6 +586,8 @@ def _for_hooks(compiled: CompiledModule) -> FunctionCompiler:
     return found
 
 
+#: Compiled modules whose original has an attribute `_orig_mod`.
+_HOLDS_ITS_OWN: dict[Any, bool] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
 #: Of compiled modules that were given another `_orig_mod`: that.
 _SHOWN: dict[Any, torch.nn.Module] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
 

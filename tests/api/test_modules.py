@@ -604,3 +604,25 @@ def test_deterministic_and_threads_do_not_matter() -> None:
         assert torch.equal(compiled(x), expected)
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+class HoldsAnother(torch.nn.Module):
+    """A module that has an attribute by the name that code for compiled modules asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.__dict__["_orig_mod"] = torch.nn.Linear(4, 4)
+        self.scale = torch.nn.Parameter(torch.tensor(3.0))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.__dict__["_orig_mod"](x) * self.scale
+
+
+def test_an_attribute_of_that_name_stays() -> None:
+    module = HoldsAnother()
+    x = torch.ones(2, 4)
+    compiled: Any = anyshape.compile(module)
+    for _ in range(3):
+        assert torch.equal(compiled(x), module(x))
+        assert compiled._orig_mod is module
+    assert [name for name, _ in compiled.named_parameters()] == ["scale"]

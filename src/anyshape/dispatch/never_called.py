@@ -8,6 +8,7 @@ called. Of several ranks the first one tells.
 from __future__ import annotations
 
 import atexit
+import functools
 import weakref
 from typing import Any, Final
 
@@ -23,17 +24,24 @@ _changed: Final[dict[str, None]] = {}
 
 def watch(compiled: torch.nn.Module, original: torch.nn.Module) -> None:
     """Look at the end of a compiled module whether its parameters are as they are now."""
-    if not _watched:
-        atexit.register(tell)
+    _tell_at_exit()
     name = type(original).__name__
-    made = weakref.finalize(compiled, _note, original, name, _versions(original))
+    # Weakly: a module may hold what was compiled of it.
+    made = weakref.finalize(compiled, _note, weakref.ref(original), name, _versions(original))
     made.atexit = False
+    _watched[:] = [each for each in _watched if each.alive]
     _watched.append(made)
+
+
+@functools.cache
+def _tell_at_exit() -> None:
+    atexit.register(tell)
 
 
 def forget() -> None:
     for each in _watched:
         each.detach()
+    _watched.clear()
     _changed.clear()
 
 
@@ -55,7 +63,10 @@ def tell() -> None:
     write_at_exit(text)
 
 
-def _note(module: torch.nn.Module, name: str, before: int) -> None:
+def _note(original: weakref.ref[torch.nn.Module], name: str, before: int) -> None:
+    module = original()
+    if module is None:
+        return
     if _versions(module) != before or any(each.grad is not None for each in _parameters(module)):
         _changed[name] = None
 
