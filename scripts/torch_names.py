@@ -16,7 +16,7 @@ _NOT_NEEDED = "nothing: the code is compiled as it stands"
 
 #: name of torch -> in words, what is there instead
 HERE: dict[str, str] = {
-    "torch.compile": "`anyshape.compile`; wishes for speed are named as without effect",
+    "torch.compile": "`anyshape.compile`, with modes and options ([above](#arguments-of-compile))",
     "torch._dynamo.optimize": "`anyshape.compile`",
     "torch._dynamo.explain": "`compile(f).explain(*args)`",
     "torch._dynamo.reset": "`anyshape.reset`",

@@ -41,6 +41,7 @@ LAYERS = (
     ("shared_cache",),
     ("events",),
     ("config",),
+    ("boundary_markers",),
     ("arguments",),
     ("errors",),
     ("support",),
@@ -75,6 +76,10 @@ TOOLCHAINS = ("llvmlite", "triton")
 
 # (importing module, imported module) -> why this import may stand inside a function.
 LAZY_IMPORTS = {
+    (
+        "anyshape.backends.native.attention_variants",
+        "anyshape.codegen.host.externs",
+    ): "where code is loaded and not made, nobody else needs it",
     ("anyshape.cli.run", "anyshape.compat"): "it loads torch, which acts on the environment then",
     ("anyshape.compat.children", "anyshape.compat"): "once the process has loaded torch itself",
     ("anyshape.ops", "torch._meta_registrations"): "loading it takes longer than all our own rules",
@@ -90,6 +95,10 @@ LAZY_IMPORTS = {
         "anyshape.backends.native.backend",
         "anyshape.backends.native.cuda_graphs",
     ): "only for graphs with tensors on a GPU",
+    (
+        "anyshape.backends.native.backend",
+        "anyshape.backends.native.autotune",
+    ): "only where kernels are tuned or measured",
     ("anyshape.capture.numbers.quotients", "fractions"): "it loads `decimal`; few divide sizes",
     ("anyshape.ops.float_scale", "fractions"): "it loads `decimal`; few scale a size by a float",
     ("anyshape.shared_cache.object_store", "fsspec"): "only for those who share a cache",

@@ -42,6 +42,7 @@ EXAMPLES: list[AnyshapeError] = [
         function="f", problems=["x.shape[0] is 5, where batch <= 4 is declared"], values=["batch=5"]
     ),
     errors.ConstraintViolation(function="f", violations=["`batch < 11` is needed, at f.py:3"]),
+    errors.BackendFailed(function="f", detail="KeyError('x')"),
     errors.CannotExport(function="f", reason="it sets `self.count`", hints=["return it instead"]),
     errors.ExportInputError(
         function="f", problems=["x.shape[0] is 7, where batch <= 4 is expected"]
@@ -64,6 +65,7 @@ EXAMPLES: list[AnyshapeError] = [
     errors.ShapeMismatch(op="mm", detail="(2, 3) and (4, 5) do not multiply"),
     errors.NeedsDecision(op="view", fact="u0 == 6", reason="the element count must not change"),
     errors.UnknownOperator(op="aten.nothing"),
+    errors.WrongShapeFunction(op="library.halves", found=(3,), said=(4,)),
 ]
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import threading
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import anyshape
+from anyshape.events.notices import Notices
 from anyshape.support.user_warning import warn_user
 
 
@@ -51,3 +55,28 @@ def test_of_a_backend_that_fails():
         compiled(torch.ones(2))
     line = here() - 1
     assert (told[0].filename, told[0].lineno) == (__file__, line)
+
+
+def in_thread(function: Callable[[], None]) -> None:
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
+
+
+def test_in_a_thread_of_the_package():
+    """No line of anybody's led to it, and none of Python's own is to blame."""
+    with pytest.warns(UserWarning, match="^anyshape: said$") as told:
+        in_thread(partial(warn_user, "said"))
+    assert told[0].filename == "sys"
+
+
+def test_in_a_thread_of_the_program():
+    with pytest.warns(UserWarning, match="^anyshape: said$") as told:
+        in_thread(lambda: warn_user("said"))
+    assert told[0].filename == __file__
+
+
+def test_notices_point_there_too():
+    with pytest.warns(UserWarning, match="^anyshape: said$") as told:
+        Notices("tests").tell("said")
+    assert told[0].filename == __file__

@@ -66,7 +66,8 @@ def running(system: str, folder: Path) -> Iterator[tuple[str, int, float]]:
                 if httpx.get(f"{url}/readyz", timeout=5).status_code == 200:
                     break
             except httpx.HTTPError:
-                time.sleep(0.1)
+                pass  # it does not listen yet
+            time.sleep(0.1)
         yield url, process.pid, time.monotonic() - start
     finally:
         process.terminate()

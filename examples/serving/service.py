@@ -4,7 +4,7 @@
     python examples/serving/service.py OUT --port 8000
 
     POST /embed    {"tokens": [5, 17, 3]} -> {"vector": [...]}; 422 with the reason for bad shapes
-    GET  /healthz  200 as long as the process lives
+    GET  /healthz  200 as long as the process lives, 500 if it cannot become ready
     GET  /readyz   200 once it is warm, until it shuts down
     GET  /metrics  for Prometheus
 
@@ -15,8 +15,11 @@ under the same load.
 from __future__ import annotations
 
 import argparse
+import asyncio
+import traceback
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -100,31 +103,51 @@ class Service:
 
     def __init__(self, system: str, folder: Path) -> None:
         self._system, self._folder = system, folder
-        self.is_ready = False
+        #: why it is never going to be ready, if so
+        self.failure = ""
         self.rejected = 0
         self.compiles_at_start = 0
-        self.batcher: Batcher[Sequence[int], list[float]]
+        #: what answers requests; None until the program is warm, and when it shuts down
+        self.batcher: Batcher[Sequence[int], list[float]] | None = None
 
     @asynccontextmanager
     async def running(self, _: FastAPI) -> AsyncIterator[None]:
+        # Beside the server: whoever asks meanwhile hears that it lives, and is not ready.
+        warming = asyncio.create_task(self._start())
+        yield
+        # The server has stopped listening: what has come is still answered.
+        await warming
+        batcher, self.batcher = self.batcher, None
+        if batcher is not None:
+            await batcher.close()
+
+    async def _start(self) -> None:
+        try:
+            program = await asyncio.to_thread(self._warm_program)
+        except Exception as error:
+            traceback.print_exc()
+            self.failure = f"{type(error).__name__}: {error}"
+            return
+        self.compiles_at_start = anyshape.metrics().total.compiles
+        batcher = Batcher[Sequence[int], list[float]](partial(compute, program), MOST_SEQUENCES)
+        batcher.start()
+        self.batcher = batcher
+
+    def _warm_program(self) -> Program:
         program = program_of(self._system, self._folder)
         with torch.no_grad():
             warm_up(program, sizes_of_profile(self._folder))
-        self.compiles_at_start = anyshape.metrics().total.compiles
-        self.batcher = Batcher(lambda given: compute(program, given), MOST_SEQUENCES)
-        self.batcher.start()
-        self.is_ready = True
-        yield
-        # The server has stopped listening: what has come is still answered.
-        self.is_ready = False
-        await self.batcher.close()
+        return program
 
     def prometheus(self) -> str:
+        batcher = self.batcher
         own = {
-            "requests": self.batcher.requests,
-            "batches": self.batcher.batches,
+            "requests": 0 if batcher is None else batcher.requests,
+            "batches": 0 if batcher is None else batcher.batches,
             "rejected": self.rejected,
-            "compiles_since_start": anyshape.metrics().total.compiles - self.compiles_at_start,
+            "compiles_since_start": 0
+            if batcher is None
+            else anyshape.metrics().total.compiles - self.compiles_at_start,
         }
         lines = [
             f"# TYPE service_{name}_total counter\nservice_{name}_total {value}\n"
@@ -142,6 +165,8 @@ def app_of(service: Service) -> FastAPI:
         if reason is not None:
             service.rejected += 1
             raise HTTPException(422, reason)
+        if service.batcher is None:
+            raise HTTPException(503, "not ready")
         try:
             return Answer(vector=await service.batcher.submit(request.tokens))
         except Overloaded:
@@ -151,11 +176,13 @@ def app_of(service: Service) -> FastAPI:
 
     @app.get("/healthz")
     async def healthz() -> dict[str, str]:
+        if service.failure:
+            raise HTTPException(500, service.failure)
         return {"status": "alive"}
 
     @app.get("/readyz")
     async def readyz() -> dict[str, str]:
-        if not service.is_ready:
+        if service.batcher is None:
             raise HTTPException(503, "not ready")
         return {"status": "ready"}
 

@@ -79,7 +79,10 @@ _OF_EXPORT = frozenset({"Exported", "ShapesCollection", "export", "load"})
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'anyshape' has no attribute {name!r}")
+        # With its name and the module, by which Python asks whether another one was meant.
+        raise AttributeError(
+            f"module 'anyshape' has no attribute {name!r}", name=name, obj=import_module(__name__)
+        )
     requirements.require_torch(import_module("torch").__version__)
     # By name: `from anyshape import export` would ask this function again. The first is always
     # needed, since it does what the environment says.
@@ -93,3 +96,7 @@ def __getattr__(name: str) -> Any:
     # Kept, so that the next look finds it without this function.
     globals()[name] = found
     return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -8,7 +8,8 @@ import functools
 import os
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from typing import (
     Any,
     Concatenate,
@@ -27,6 +28,7 @@ import torch
 from torch.nn.modules.module import _IncompatibleKeys
 
 from anyshape.arguments import spelled
+from anyshape.boundary_markers import disable, graph_break
 from anyshape.capture.source_use import source_use
 from anyshape.compiler.arguments import (
     CompileOptions,
@@ -54,7 +56,6 @@ from anyshape.guards.dynamic_int import DynamicInt
 from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_dynamic
 from anyshape.profile.session import session
 from anyshape.shapes import Dim, Shapes, shapes_of_annotations
-from anyshape.support.boundary_markers import disable, graph_break
 from anyshape.support.lazy_dataclass import dataclass, replace
 
 __all__ = [
@@ -121,6 +122,10 @@ class Stats:
     boundaries: int = 0
     #: whether the function is split
     in_parts: bool = False
+    #: graphs of gradients, made when the first gradients come back
+    backward_graphs: int = 0
+    #: shapes that are replayed as CUDA graphs
+    cuda_graphs: int = 0
 
     def __add__(self, other: Stats) -> Stats:
         summed = Stats(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
@@ -147,11 +152,23 @@ def _stats_of(counts: Counts) -> Stats:
 def _total(function: FunctionCompiler) -> Stats:
     """Of a function and its parts; calls of the function itself that no graph served are eager."""
     own, *parts = map(_stats_of, function.total())
+    return replace(_with_what_there_is(sum(parts, own), [function]), eager_calls=own.eager_calls)
+
+
+def _with_what_there_is(counted: Stats, functions: Iterable[FunctionCompiler]) -> Stats:
+    """Also what is not counted as it happens, and goes when a function goes."""
+    functions = list(functions)
+    made: Counter[str] = Counter()
+    for each in (part for function in functions for part in function.with_parts()):
+        for entry in list(each.entries):
+            made.update(entry.made())
+    boundaries = [len(b) for each in functions for b in list(each.units.boundaries.values())]
     return replace(
-        sum(parts, own),
-        eager_calls=own.eager_calls,
-        boundaries=sum(map(len, function.units.boundaries.values())),
-        in_parts=function.is_in_parts,
+        counted,
+        boundaries=sum(boundaries),
+        in_parts=any(each.is_in_parts for each in functions),
+        backward_graphs=made["backward_graphs"],
+        cuda_graphs=made["cuda_graphs"],
     )
 
 
@@ -234,6 +251,7 @@ class Compiled(Generic[P, R]):
         except StaleSignature:
             target = target_of(self._original, function.target.name)
         self._function = FunctionCompiler(target, function.options)
+        self._function.counts.belongs_to(function.counts)
         _compiled.add(self._function)
         return self(*args, **kwargs)
 
@@ -375,9 +393,11 @@ def compile(
                  operator by operator. Or a function of a `torch.fx.GraphModule` and example inputs
                  that gives a function; or the name of one that is registered with torch. torch's
                  "inductor" means "native".
-    `mode`       one of torch's modes. They are wishes for speed, and never change an answer.
-    `options`    torch's options, by name; those that mean nothing here are errors that say what to
-                 use. Settings of anyshape are in `anyshape.config`.
+    `mode`       one of torch's modes, which are wishes for speed and never change an answer:
+                 "default"; "reduce-overhead": CUDA graphs for hot shapes; "max-autotune": those,
+                 and kernels that are tuned where they are hot; "max-autotune-no-cudagraphs".
+    `options`    torch's options, by name, in place of a mode; those that mean nothing here are
+                 errors that say what to use. Settings of anyshape are in `anyshape.config`.
     `disable`    True: give the function back as it is.
     `shapes`     a contract, by parameter: `{"x": "batch seq 64"}`, or `Shapes(spec, relations)`, or
                  "annotations": what jaxtyping's annotations of the parameters say. One program
@@ -461,18 +481,27 @@ def _compiled_module(module: torch.nn.Module, options: Options, name: str | None
     object.__setattr__(made, "__dict__", module.__dict__)
     function = FunctionCompiler(module_target(module, name), options)
     _compiled.add(function)
-    _STATE[made] = (module, function)
-    if "_orig_mod" in module.__dict__:
-        _HOLDS_ITS_OWN[made] = True
+    state = _State(module, function, "_orig_mod" in module.__dict__)
+    object.__setattr__(made, "__anyshape_state__", state)  # The class may have a way of its own.
     never_called.watch(made, module)
     return made
 
 
-class _Identity(weakref.WeakKeyDictionary[Any, Any]):
-    """Compiled modules and what belongs to them, apart from the dictionary that they share."""
+@dataclass(slots=True)
+class _State:
+    """What a compiled module has apart from the dictionary that it shares with the original."""
 
+    called: torch.nn.Module
+    function: FunctionCompiler
+    #: The original has an attribute `_orig_mod`.
+    holds_its_own: bool
+    #: what was compiled while there were hooks
+    with_hooks: FunctionCompiler | None = None
+    #: the module whose attributes are seen, if that is another one
+    shown: torch.nn.Module | None = None
 
-_STATE: dict[Any, tuple[torch.nn.Module, FunctionCompiler]] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+    def functions(self) -> list[FunctionCompiler]:
+        return [self.function] if self.with_hooks is None else [self.function, self.with_hooks]
 
 
 class CompiledModule(torch.nn.Module):
@@ -487,11 +516,14 @@ class CompiledModule(torch.nn.Module):
     1
     """
 
+    __anyshape_state__: _State
+
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        module, function = _STATE[self]
+        state = self.__anyshape_state__
+        module, function = state.called, state.function
         held = module.__dict__
         if held["_forward_hooks"] or held["_forward_pre_hooks"]:
-            function = _for_hooks(self)
+            function = _for_hooks(state)
         try:
             return function.dispatch(module, *args, **kwargs)
         except FALLBACK_ERRORS as error:
@@ -502,13 +534,13 @@ class CompiledModule(torch.nn.Module):
             return function.fallback(reason, (module, *args), kwargs)
         except StaleSignature:
             target = module_target(module, function.target.name)
-        function = FunctionCompiler(target, function.options)
-        _compiled.add(function)
-        _STATE[self] = (module, function)
+        state.function = FunctionCompiler(target, function.options)
+        state.function.counts.belongs_to(function.counts)
+        _compiled.add(state.function)
         return self(*args, **kwargs)
 
     def __anyshape_original__(self) -> torch.nn.Module:
-        return _STATE[self][0]
+        return self.__anyshape_state__.called
 
     # -- names by which code for torch's compiled modules asks ------------------------------------
 
@@ -516,9 +548,10 @@ class CompiledModule(torch.nn.Module):
     def _orig_mod(self) -> torch.nn.Module:
         """The original. Some write it into the dictionary, which is that of the original, too: it
         must not lead from there to itself. A module may have an attribute of that name itself."""
-        if self not in _HOLDS_ITS_OWN and "_orig_mod" in self.__dict__:
+        state = self.__anyshape_state__
+        if not state.holds_its_own and "_orig_mod" in self.__dict__:
             _show(self, self.__dict__.pop("_orig_mod"))
-        return _SHOWN.get(self) or _STATE[self][0]
+        return state.called if state.shown is None else state.shown
 
     @property
     def _torchdynamo_orig_callable(self) -> torch.nn.Module:
@@ -527,7 +560,8 @@ class CompiledModule(torch.nn.Module):
     @property
     def dynamo_ctx(self) -> Callable[..., Any]:
         """Compiles what it is given as the module is compiled: another method of it, say."""
-        options = replace(_STATE[self][1].options, shapes=None)  # They are those of `forward`.
+        options = self.__anyshape_state__.function.options
+        options = replace(options, shapes=None)  # They are those of `forward`.
         return functools.partial(_compile, options, None, None)
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -547,49 +581,58 @@ class CompiledModule(torch.nn.Module):
 
     def stats(self) -> Stats:
         """What it did so far."""
-        found = _total(_STATE[self][1])
-        return found + _total(_WITH_HOOKS[self]) if self in _WITH_HOOKS else found
+        return sum(map(_total, self.__anyshape_state__.functions()), Stats())
 
     def explain(self, *args: object, verbose: bool = False, **kwargs: object) -> Explanation:
         """What is dynamic and why, what is fixed and by which line; with arguments, call it with
         them first. `verbose`: with every layer and parameter, which are told once otherwise."""
-        _call_first(self, _STATE[self][1], args, kwargs, verbose)
-        found = replace(_STATE[self][1].explain(), is_verbose=verbose)
-        return found.and_also(_WITH_HOOKS[self].explain()) if self in _WITH_HOOKS else found
+        _call_first(self, self.__anyshape_state__.function, args, kwargs, verbose)
+        found, *others = (each.explain() for each in self.__anyshape_state__.functions())
+        found = replace(found, is_verbose=verbose)
+        return found.and_also(others[0]) if others else found
 
     @property
     def entries(self) -> list[Entry]:
         """The compiled programs, each with its graphs, guards and symbols."""
-        entries = list(_STATE[self][1].entries)
-        return entries + _WITH_HOOKS[self].entries if self in _WITH_HOOKS else entries
+        return [entry for each in self.__anyshape_state__.functions() for entry in each.entries]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        options = _STATE[self][1].options
+        options = self.__anyshape_state__.function.options
         return _compiled_module(copy.deepcopy(self._orig_mod, memo), options, None)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        function = _STATE[self][1]
+        function = self.__anyshape_state__.function
         return _compiled_module, (self._orig_mod, function.options, function.target.name)
 
 
-#: Of compiled modules with hooks: what was compiled while they had them.
-_WITH_HOOKS: dict[Any, FunctionCompiler] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+class _WithSlot(CompiledModule):
+    """Holds its state itself: where the original holds it, both can be freed."""
+
+    __slots__ = ("__anyshape_state__",)
 
 
-def _for_hooks(compiled: CompiledModule) -> FunctionCompiler:
-    found = _WITH_HOOKS.get(compiled)
-    if found is None:
-        module, function = _STATE[compiled]
-        found = FunctionCompiler(module_target(module, function.target.name), function.options)
-        _compiled.add(found)
-        _WITH_HOOKS[compiled] = found
-    return found
+class _WithoutSlot(CompiledModule):
+    """Of classes whose instances have slots of their own, which no class can have beside others."""
+
+    @property
+    def __anyshape_state__(self) -> _State:
+        return _STATES[self]
+
+    @__anyshape_state__.setter
+    def __anyshape_state__(self, state: _State) -> None:  # pyright: ignore[reportIncompatibleVariableOverride] as an attribute
+        _STATES[self] = state
 
 
-#: Compiled modules whose original has an attribute `_orig_mod`.
-_HOLDS_ITS_OWN: dict[Any, bool] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
-#: Of compiled modules that were given another `_orig_mod`: that.
-_SHOWN: dict[Any, torch.nn.Module] = _Identity()  # pyright: ignore[reportAssignmentType] a mapping
+_STATES: weakref.WeakKeyDictionary[CompiledModule, _State] = weakref.WeakKeyDictionary()
+
+
+def _for_hooks(state: _State) -> FunctionCompiler:
+    if state.with_hooks is None:
+        target = module_target(state.called, state.function.target.name)
+        state.with_hooks = FunctionCompiler(target, state.function.options)
+        state.with_hooks.counts.belongs_to(state.function.counts)
+        _compiled.add(state.with_hooks)
+    return state.with_hooks
 
 
 def _show(compiled: CompiledModule, module: Any) -> None:
@@ -600,13 +643,10 @@ def _show(compiled: CompiledModule, module: Any) -> None:
         module = module._orig_mod
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"_orig_mod takes a module, not {module!r}")
-    called = _STATE[compiled][0]
-    if module is called:
-        _SHOWN.pop(compiled, None)
-    else:
-        _SHOWN[compiled] = module
+    state = compiled.__anyshape_state__
+    state.shown = None if module is state.called else module
     object.__setattr__(compiled, "__dict__", module.__dict__)
-    kind = _module_class(type(module), calls_another=module is not called)
+    kind = _module_class(type(module), calls_another=state.shown is not None)
     object.__setattr__(compiled, "__class__", kind)
 
 
@@ -619,7 +659,10 @@ def _module_class(original: type[torch.nn.Module], *, calls_another: bool = Fals
         "__qualname__": original.__qualname__,
         "__anyshape_calls_another__": calls_another,
     }
-    return type(original.__name__, (CompiledModule, original), namespace)
+    try:
+        return type(original.__name__, (_WithSlot, original), namespace)
+    except TypeError:
+        return type(original.__name__, (_WithoutSlot, original), namespace)
 
 
 # -- the process -----------------------------------------------------------------------------------
@@ -694,7 +737,7 @@ def stats() -> Stats:
     >>> anyshape.stats().captures - before
     1
     """
-    return sum(map(_stats_of, list(all_counts)), Stats())
+    return _with_what_there_is(sum(map(_stats_of, list(all_counts)), Stats()), _compiled)
 
 
 def reset() -> None:
@@ -712,7 +755,8 @@ def reset() -> None:
     source_use.forget()
     eager_summary.summary.forget()
     never_called.forget()
-    for function in list(_compiled):
+    # In the order in which they were compiled, by which `metrics` tells those of one name apart.
+    for function in sorted(_compiled, key=lambda each: each.frame_id):
         function.reset()
         all_counts.append(function.counts)
 

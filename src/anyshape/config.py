@@ -34,6 +34,7 @@ OnCompileError = Literal["warn", "raise"]
 OnVerify = Literal["raise", "event"]
 AutomaticDynamic = Literal[True, False, "all"]
 CudaGraphs = Literal[True, False, "auto"]
+TrainingMemory = Literal["speed", "eager", "least"]
 ShareOrCount = float
 CpuFeatures = Literal["native", "baseline", "avx2", "avx512", "neon"]
 
@@ -87,7 +88,8 @@ class Config(_Started):
     allow_unspec_int_on_nn_module: bool = False
     #: integers are always static
     specialize_int: bool = False
-    #: floats are always static; False: those that change are inputs of the graph
+    #: floats are static until they are seen to change; chosen True: always; False: as sizes are,
+    #: dynamic from the start where `compile(dynamic=True)` or `dynamic_sources` asks
     specialize_float: bool = True
     #: `.item()` and its kin stay in the graph
     capture_scalar_outputs: bool = True
@@ -113,6 +115,9 @@ class Config(_Started):
     background_compile: bool = False
     #: native code for graphs with gradients, forward and backward; else operator by operator
     native_training: bool = True
+    #: what such a graph keeps for its backward: also what takes long to compute ("speed"), no more
+    #: than eager code does ("eager"), or little, and products are computed again ("least")
+    training_memory: TrainingMemory = "eager"
     #: replay hot shapes on GPUs as CUDA graphs: always, never, or where `compile(mode=...)` asks
     cuda_graphs: CudaGraphs = "auto"
     #: so many calls at a shape before it is recorded
@@ -121,6 +126,12 @@ class Config(_Started):
     cuda_graph_limit: int = 256
     #: memory of a GPU that CUDA graphs of a stream may take; shapes beyond it are not recorded
     cuda_graph_memory_mb: int = 4096
+    #: try several plans of each kernel where it is hot, and keep the fastest: as with
+    #: `compile(mode="max-autotune-no-cudagraphs")`, for all that is compiled
+    max_autotune: bool = False
+    #: run each kernel by itself where it is hot, and tell how long it takes and how that compares
+    #: with a copy (`explain()`, `anyshape report`)
+    measure_kernels: bool = False
     #: so many threads make machine code at most; never more than there are cores
     compile_threads: int = 8
     #: the instructions that native code may use: all that this processor has, or the part of them
@@ -400,6 +411,8 @@ class Kind(NamedTuple):
     fits: Callable[[object], bool]
     #: from the text of an environment variable; ValueError if it is none
     parse: Callable[[str], object]
+    #: one of which a misspelt one may have meant
+    words: tuple[str, ...] = ()
 
 
 class Setting(NamedTuple):
@@ -428,6 +441,11 @@ def _parse_switch_or(other: str) -> Callable[[str], object]:
 def _one_of(*words: bool | str) -> Callable[[object], bool]:
     # By type as well: 1 is equal to True, and no switch.
     return lambda value: any(isinstance(value, type(word)) and value == word for word in words)
+
+
+def _words(*words: str) -> Kind:
+    *others, last = map(repr, words)
+    return Kind(f"{', '.join(others)} or {last}", _one_of(*words), str.strip, words)
 
 
 def _is_count(value: object) -> bool:
@@ -476,22 +494,26 @@ _KINDS: Final = {
         "True, False or 'all' (1/0, yes/no, on/off, all)",
         _one_of(True, False, "all"),
         _parse_switch_or("all"),
+        ("all",),
     ),
     "CudaGraphs": Kind(
         "True, False or 'auto' (1/0, yes/no, on/off, auto)",
         _one_of(True, False, "auto"),
         _parse_switch_or("auto"),
+        ("auto",),
     ),
     "int": Kind("a whole number of at least 1", _is_count, int),
     "float": Kind("a number of seconds above 0", _is_duration, float),
     "str": Kind("a text", _is_text, str),
     "str | None": Kind("a text or None", _is_text_or_none, _optional_text),
-    "OnCompileError": Kind("'warn' or 'raise'", _one_of("warn", "raise"), str.strip),
-    "OnVerify": Kind("'raise' or 'event'", _one_of("raise", "event"), str.strip),
+    "OnCompileError": _words("warn", "raise"),
+    "OnVerify": _words("raise", "event"),
+    "TrainingMemory": _words("speed", "eager", "least"),
     "CpuFeatures": Kind(
         "'native', 'baseline', 'avx2' or 'avx512' (on x86-64), 'neon' (on aarch64)",
         _is_for_this_cpu,
         str.strip,
+        ("native", "baseline", "avx2", "avx512", "neon"),
     ),
     "ShareOrCount": Kind(
         "a share of the calls from 0.0 to 1.0, or a whole number: the first so many of each entry",
@@ -527,7 +549,8 @@ def _bad(setting: Setting, origin: str, value: object) -> BadSetting:
     accepted = setting.kind.accepted
     if origin.startswith("config."):
         accepted = accepted.partition(" (1/0")[0]  # other spellings are for the environment
-    return BadSetting(origin=origin, value=said, accepted=accepted)
+    words = () if setting.name in SECRETS else setting.kind.words
+    return BadSetting(origin=origin, value=said, accepted=accepted, words=words)
 
 
 # -- the environment ------------------------------------------------------------------------------

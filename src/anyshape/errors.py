@@ -122,7 +122,7 @@ class BadSetting(SettingsError, ValueError):
 
     code = "AS181"
     what = "{origin} cannot be {value}"
-    why = "it takes {accepted}"
+    why = "it takes {accepted}{nearest}"
     do = ("give one of these, or leave it out for the default",)
 
     #: `config.recompile_limit`, or `the environment variable ANYSHAPE_RECOMPILE_LIMIT`
@@ -130,6 +130,11 @@ class BadSetting(SettingsError, ValueError):
     #: as Python writes it
     value: str
     accepted: str
+    #: the words among what it takes
+    words: Sequence[str] = ()
+
+    def _shown(self) -> dict[str, str]:
+        return super()._shown() | {"nearest": did_you_mean(self.value.strip("'\""), self.words)}
 
 
 class UnknownSetting(SettingsError, AttributeError):
@@ -154,7 +159,7 @@ class UnknownLog(SettingsError, ValueError):
 
     code = "AS183"
     what = "{origin} names the log `{log}`, which does not exist"
-    why = "the logs are {listed}"
+    why = "the logs are {listed}{nearest}"
     do = (
         "use these names, separated by commas: `+name` for all detail, `-name` for errors only",
         "leave the name out",
@@ -166,7 +171,8 @@ class UnknownLog(SettingsError, ValueError):
     known: Sequence[str] = ()
 
     def _shown(self) -> dict[str, str]:
-        return super()._shown() | {"listed": _listed(self.known, "none")}
+        nearest = did_you_mean(self.log.lstrip("+-"), self.known)
+        return super()._shown() | {"listed": _listed(self.known, "none"), "nearest": nearest}
 
 
 # -- compiling ------------------------------------------------------------------------------------
@@ -419,6 +425,23 @@ class ConstraintViolation(CompileError, ValueError):
             lines = "".join(f"\n       {line}" for line in str(self.suggested).splitlines())
             pasted = f"\n  try: this spec, which is also `error.suggested`:{lines}"
         return super()._shown() | {"listed": listed, "pasted": pasted}
+
+
+class BackendFailed(CompileError, RuntimeError):
+    """A backend that was given to `compile` failed, or what it returned did."""
+
+    code = "AS114"
+    what = "the backend failed on {function}{when}: {detail}"
+    why = "the backend is code of yours or of a library: its own error is the cause of this one"
+    do = (
+        "mend the backend: docs/extending.md has one from nothing",
+        'set config.on_compile_error = "warn" to run such functions eagerly',
+    )
+
+    function: str
+    detail: str
+    #: " when it ran", of what it has returned
+    when: str = ""
 
 
 class ExportError(AnyshapeError):
@@ -677,3 +700,20 @@ class UnknownOperator(OperatorError, LookupError):
         "use operators that are supported (docs/operators.md)",
         "add a shape rule for it (docs/extending.md)",
     )
+
+
+class WrongShapeFunction(OperatorError, RuntimeError):
+    """The shape function of a library's operator is right for other sizes only."""
+
+    code = "AS304"
+    what = "{op} gave a result of shape {found}, where its shape function says {said}"
+    why = "compiled code relies on what `register_fake` states, for all sizes"
+    do = (
+        "correct the function of `register_fake`; `torch.library.opcheck` compares it with the"
+        " operator",
+        "where data decide on a size, make it with `torch.library.get_ctx().new_dynamic_size()`",
+    )
+
+    #: the sizes of each tensor
+    found: object
+    said: object

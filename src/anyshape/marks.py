@@ -136,7 +136,7 @@ def _dimension(tensor: torch.Tensor, dim: object) -> int:
     rank = tensor.dim()
     one = _integer("dim", dim, "a dimension is an integer; several are a tuple of integers")
     if not -rank <= one < rank:
-        accepted = f"the tensor has {rank} dimensions: {-rank} to {rank - 1}"
+        accepted = f"the tensor has {rank} dimension{'s' * (rank != 1)}: {-rank} to {rank - 1}"
         if rank == 0:
             accepted = "the tensor has no dimensions: it is a single number"
         raise BadOption(option="dim", value=dim, accepted=accepted)

@@ -33,6 +33,11 @@ class FunctionMetrics:
     graphs: int = 0
     #: that calls have spent on compiles, and on waiting for native code
     compile_seconds: float = 0.0
+    #: what it is called, and "service.py:12", if that is known
+    name: str = ""
+    where: str = ""
+    #: which of those of its name, counted from 1; 0: all functions together
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ class Metrics:
     (1, 3)
     """
 
-    #: by name; functions of the same name count as one
+    #: each compiled function by its name; the second of a name, in the order of the calls of
+    #: `compile`, by "name#2"
     functions: Mapping[str, FunctionMetrics]
     total: FunctionMetrics
     native: NativeMetrics
@@ -80,24 +86,31 @@ class Metrics:
         >>> print(anyshape.metrics().prometheus())  # doctest: +SKIP
         # HELP anyshape_compiles_total ...
         # TYPE anyshape_compiles_total counter
-        anyshape_compiles_total{function="scaled"} 1
+        anyshape_compiles_total{function="scaled",where="service.py:12",number="1"} 1
         """
         return "".join(f"{line}\n" for line in _exposition(self))
 
 
 def metrics() -> Metrics:
-    """What all compiled functions of the process did so far, each of them and together.
+    """What all compiled functions of the process did so far: `functions` has a row for each,
+    `total` their sum, `native` the machine code and its caches; `prometheus()` is text for a
+    scrape.
 
-    >>> anyshape.metrics().total.hits  # doctest: +SKIP
-    1000
+    Rows have `compiles`, `recompiles`, `hits`, `eager_calls`, `graph_breaks`, `graphs`,
+    `compile_seconds`, and `name` and `where` of the function; two of one name are told apart by
+    `number`, and by their keys.
+
+    >>> double = anyshape.compile(lambda x: x * 2, dynamic=True, name="double")
+    >>> for n in (3, 5, 8):
+    ...     y = double(torch.ones(n))
+    >>> row = anyshape.metrics().functions["double"]
+    >>> row.compiles, row.hits, row.eager_calls
+    (1, 2, 0)
     """
     every = list(all_counts)
-    functions: dict[str, list[Counts]] = {}
-    for counts in every:
-        functions.setdefault(counts.function, []).append(counts)
     native = native_counts
     return Metrics(
-        {name: _together(each) for name, each in functions.items()},
+        _rows(every),
         _together(every),
         NativeMetrics(
             native.builds,
@@ -112,6 +125,33 @@ def metrics() -> Metrics:
             native.cuda_graphs,
         ),
     )
+
+
+#: So many functions of one name have rows of their own; later ones share one. A program that
+#: compiles a function for each request must not make a time series for each.
+_MOST_OF_A_NAME: Final = 100
+
+
+def _rows(every: Iterable[Counts]) -> dict[str, FunctionMetrics]:
+    """Each function under a key of its own, together with its parts."""
+    functions: dict[Counts, list[Counts]] = {}
+    for counts in every:
+        functions.setdefault(counts.owner or counts, []).append(counts)
+    of_a_name: dict[str, list[tuple[str, list[Counts]]]] = {}
+    for function, each in functions.items():
+        rows = of_a_name.setdefault(function.function, [])
+        if len(rows) <= _MOST_OF_A_NAME:
+            rows.append((function.where if len(rows) < _MOST_OF_A_NAME else "", each))
+        else:
+            rows[-1][1].extend(each)
+    found: dict[str, FunctionMetrics] = {}
+    for name, rows in of_a_name.items():
+        for number, (where, each) in enumerate(rows, start=1):
+            key = name if number == 1 else f"{name}#{number}"
+            while key in found:  # somebody named a function so
+                key += f"#{number}"
+            found[key] = replace(_together(each), name=name, where=where, number=number)
+    return found
 
 
 def _together(every: Iterable[Counts]) -> FunctionMetrics:
@@ -160,8 +200,8 @@ _OF_THE_PROCESS: Final = {
 def _exposition(found: Metrics) -> Iterator[str]:
     for field, (name, about) in _OF_FUNCTIONS.items():
         yield from _head(name, about)
-        for function, numbers in sorted(found.functions.items()):
-            yield f'anyshape_{name}{{function="{_escaped(function)}"}} {getattr(numbers, field)}'
+        for each in sorted(found.functions.values(), key=lambda row: (row.name, row.number)):
+            yield f"anyshape_{name}{{{_labels(each)}}} {getattr(each, field)}"
     for field, value in asdict(found.native).items():
         name, about = _OF_THE_PROCESS[field]
         yield from _head(name, about)
@@ -171,6 +211,12 @@ def _exposition(found: Metrics) -> Iterator[str]:
 def _head(name: str, about: str) -> Iterator[str]:
     yield f"# HELP anyshape_{name} {about}"
     yield f"# TYPE anyshape_{name} counter"
+
+
+def _labels(row: FunctionMetrics) -> str:
+    """All three for all rows: a query by `function` alone finds all of that name."""
+    labels = {"function": row.name, "where": row.where, "number": str(row.number)}
+    return ",".join(f'{name}="{_escaped(text)}"' for name, text in labels.items())
 
 
 def _escaped(text: str) -> str:

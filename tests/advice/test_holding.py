@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.explain.advice.source_names import holds
+from anyshape.explain.source_names import holds
 
 VALUES = {"L['x'].size()[0]": 8, "L['x']": 3, "L['n']": -2}
 

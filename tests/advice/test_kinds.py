@@ -13,7 +13,18 @@ from anyshape.explain.advice.kinds import KINDS, STATE
 from anyshape.explain.advice.patches import ROWS
 
 KNOWN = {
-    *("names", "values", "detail", "code", "condition", "expected", "actual", "text", "call"),
+    *(
+        "names",
+        "values",
+        "seen",
+        "detail",
+        "code",
+        "condition",
+        "expected",
+        "actual",
+        "text",
+        "call",
+    ),
     *("mode", "mode_remedy", "state", "flipped", "branch", "hints", "source_kind"),
 }
 

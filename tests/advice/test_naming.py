@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from anyshape.explain.advice.source_names import (
+from anyshape.explain.source_names import (
     in_list,
     in_words,
     named_together,

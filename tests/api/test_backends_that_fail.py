@@ -57,7 +57,7 @@ def test_it_is_raised_where_that_is_wanted(name: str) -> None:
         compiled = anyshape.compile(program, backend=backend, dynamic=True)
         x = torch.randn(3)
         # The call that compiles has its answer from capture.
-        with pytest.raises(anyshape.errors.InternalError):
+        with pytest.raises(anyshape.errors.BackendFailed, match="code of yours"):
             _ = compiled(x), compiled(x)
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 import anyshape
 from anyshape.compiler import arguments
 from anyshape.config import Config
-from anyshape.errors import BadOption, BadSetting, UnknownArgument, UnknownSetting
+from anyshape.errors import BadOption, BadSetting, BadShapeSpec, UnknownArgument, UnknownSetting
 
 
 def double(x: Tensor) -> Tensor:
@@ -42,15 +42,23 @@ def test_the_default_mode_says_nothing():
 
 
 @pytest.mark.parametrize(
-    ("mode", "why"),
+    "asked",
     [
-        ("max-autotune", "not tuned"),
-        ("max-autotune-no-cudagraphs", "not tuned"),
+        {"mode": "max-autotune"},
+        {"mode": "max-autotune-no-cudagraphs"},
+        {"options": {"max_autotune": True}},
+        {"options": {"max_autotune_pointwise": True, "triton.cudagraphs": True}},
     ],
 )
-def test_a_mode_is_a_wish(mode: Any, why: str):
-    with pytest.warns(UserWarning, match=why) as told:
-        compiled = anyshape.compile(double, mode=mode, dynamic=True)
+def test_tuned_kernels_can_be_asked_for(asked: Any):
+    compiled: Any = anyshape.compile(double, dynamic=True, **asked)
+    assert served(compiled) == 4
+    assert "not tuned yet" in str(compiled.explain())
+
+
+def test_an_option_that_is_a_wish():
+    with pytest.warns(UserWarning, match="torch's own") as told:
+        compiled = anyshape.compile(double, options={"max_autotune_gemm": True}, dynamic=True)
     assert told[0].filename == __file__, "the warning points at the line that asks"
     assert served(compiled) == 4
 
@@ -201,6 +209,8 @@ def test_names_of_torch_that_run_operators_one_by_one():
         (anyshape.mark_static, {"tensor": None, "dims": 2}, "dim"),
         (anyshape.export, {"function": None, "dynamic_shape": 2}, "dynamic_shapes"),
         (anyshape.set_logs, {"recompile": True}, "recompiles"),
+        (anyshape.disable, {"function": None, "reson": "slow"}, "reason"),
+        (anyshape.graph_break, {"mgs": "here"}, "msg"),
         (anyshape.Dim, {"name": "batch", "mx": 64}, "max"),
         (anyshape.load, {"path": "x.zip", "native": "trusted"}, "native_code"),
         (anyshape.Exported.save, {"path": "x.zip", "native_cod": True}, "native_code"),
@@ -211,6 +221,51 @@ def test_a_misspelt_argument(function: Any, given: dict[str, Any], meant: str):
     with pytest.raises(TypeError, match=f"did you mean '{meant}'") as caught:
         function(**given)
     assert isinstance(caught.value, UnknownArgument)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "meant"),
+    [
+        ("on_compile_error", "wran", "warn"),
+        ("on_verify", "events", "event"),
+        ("automatic_dynamic", "al", "all"),
+        ("cuda_graphs", "aut", "auto"),
+        ("cpu_features", "avx_2", "avx2"),
+    ],
+)
+def test_a_misspelt_value_of_a_setting(setting: str, value: str, meant: str):
+    with pytest.raises(BadSetting, match=f"did you mean '{meant}'"):
+        setattr(anyshape.config, setting, value)
+
+
+def test_what_is_like_no_value_of_a_setting():
+    with pytest.raises(BadSetting) as caught:
+        anyshape.config.on_verify = "quietly"  # pyright: ignore[reportAttributeAccessIssue] as it must
+    assert "did you mean" not in str(caught.value)
+
+
+def test_a_misspelt_name_in_a_spec_of_export():
+    with pytest.raises(BadShapeSpec, match="did you mean 'input'"):
+        anyshape.export(
+            torch.nn.Linear(4, 2), (torch.ones(3, 4),), dynamic_shapes={"inputs": "batch 4"}
+        )
+
+
+def test_misspelt_words_of_load(tmp_path: Path):
+    path = tmp_path / "sine.zip"
+    anyshape.export(torch.sin, (torch.zeros(3),)).save(path)
+    with pytest.raises(BadOption, match="did you mean 'native'"):
+        anyshape.load(path, backend="nativ")
+    with pytest.raises(BadOption, match="did you mean 'trusted'"):
+        anyshape.load(path, native_code="trust")
+
+
+def test_python_asks_for_names_of_the_package():
+    """As it does for attributes of any module, also of those that nobody has used so far."""
+    program = "import anyshape; anyshape.maybe_mark_dynamc"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.stderr.endswith("Did you mean: 'maybe_mark_dynamic'?\n")
+    assert set(anyshape.__all__) <= set(dir(anyshape))
 
 
 def test_help_shows_the_arguments():

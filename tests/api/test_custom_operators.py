@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -219,3 +220,111 @@ def test_without_a_shape_function_the_run_tells_the_sizes() -> None:
         x = torch.randn(7)
         torch.testing.assert_close(compiled(x, n), program(x, n))
     assert compiled.stats().eager_calls == 0
+
+
+# -- shape functions that are wrong for other sizes than those of the capture ----------------------
+
+
+def _joined(x: Tensor) -> Tensor:
+    half = x.shape[0] // 2
+    return x[:half] * x[half : 2 * half]
+
+
+def _joined_backward(ctx: Any, grad: Tensor) -> Tensor:
+    (x,) = ctx.saved_tensors
+    half = x.shape[0] // 2
+    rest = x[2 * half :] * 0
+    return torch.cat([grad * x[half : 2 * half], grad * x[:half], rest])
+
+
+def _pieces(x: Tensor) -> list[Tensor]:
+    return [each.clone() for each in x.split(2)]
+
+
+for _name, _function, _fake in (
+    ("rounds_up", _joined, lambda x: x.new_empty(((x.shape[0] + 1) // 2, *x.shape[1:]))),
+    ("fixed", _joined, lambda x: x.new_empty((2, *x.shape[1:]))),
+    ("fixed_pieces", _pieces, lambda x: [x.new_empty((2, *x.shape[1:])) for _ in range(2)]),
+):
+    _op = torch.library.custom_op(f"anyshape_ops::{_name}", _function, mutates_args=())
+    _op.register_fake(_fake)
+    if _function is _joined:
+        _op.register_autograd(
+            _joined_backward,
+            setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0]),
+        )
+
+
+def rounds_up(x):
+    y = torch.ops.anyshape_ops.rounds_up(x * 2)
+    return y * 3 + 1, y.shape[0]
+
+
+def fixed(x):
+    y = torch.ops.anyshape_ops.fixed(x * 2)
+    return y * 3 + 1, y.numel()
+
+
+def fixed_pieces(x):
+    pieces = torch.ops.anyshape_ops.fixed_pieces(x * 2)
+    return [each + 1 for each in pieces], len(pieces)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("program", [rounds_up, fixed, fixed_pieces])
+def test_a_wrong_shape_function_is_told_and_changes_no_answer(program: Any, training: bool):
+    compiled = anyshape.compile(program, dynamic=True)
+    with (
+        anyshape.config.patch(on_compile_error="warn"),
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        for size in (4, 6, 7, 1, 0, 9, 4):
+            x = torch.randn(size, 3000, requires_grad=training and program is not fixed_pieces)
+            y = x.detach().clone().requires_grad_(x.requires_grad)
+            expected, got = program(x), compiled(y)
+            torch.testing.assert_close(got, expected)
+            if x.requires_grad:
+                expected[0].sum().backward()
+                got[0].sum().backward()
+                torch.testing.assert_close(y.grad, x.grad)
+    assert sum("AS304" in str(each.message) for each in told) == 1
+
+
+def test_a_wrong_shape_function_is_an_error_where_that_is_wanted():
+    compiled = anyshape.compile(rounds_up, dynamic=True)
+    compiled(torch.randn(4, 3))
+    with pytest.raises(anyshape.errors.WrongShapeFunction, match="register_fake"):
+        compiled(torch.randn(7, 3))
+
+
+def test_a_wrong_shape_function_is_found_behind_a_write():
+    def program(x, kept):
+        kept.add_(1)
+        return torch.ops.anyshape_ops.rounds_up(x) + kept.sum()
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (4, 6):
+        found = compiled(torch.ones(size, 3), torch.zeros(2))
+        torch.testing.assert_close(found, torch.full((size // 2, 3), 3.0))
+    with anyshape.config.patch(on_compile_error="warn"):
+        kept = torch.zeros(2)
+        try:
+            found = compiled(torch.ones(7, 3), kept)
+        except anyshape.errors.WrongShapeFunction:
+            return
+        torch.testing.assert_close(found, torch.full((3, 3), 3.0))
+        assert kept.tolist() == [1.0, 1.0]
+
+
+def test_an_artifact_checks_shape_functions(tmp_path):
+    exported = anyshape.export(
+        lambda x: torch.ops.anyshape_ops.rounds_up(x) + 1,
+        (torch.ones(4, 3),),
+        dynamic_shapes={"x": "batch 3"},
+    )
+    exported.save(tmp_path / "net.zip")
+    loaded = anyshape.load(tmp_path / "net.zip")
+    assert [loaded(torch.ones(size, 3)).shape[0] for size in (4, 6, 8)] == [2, 3, 4]
+    with pytest.raises(anyshape.errors.WrongShapeFunction):
+        loaded(torch.ones(7, 3))

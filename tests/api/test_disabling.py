@@ -52,6 +52,18 @@ def test_is_compiled_around(name: str) -> None:
     assert stats.eager_calls == 2  # that learnt where to split
 
 
+def test_all_functions_together_have_the_boundaries_of_each() -> None:
+    anyshape.reset()
+    assert not anyshape.stats().in_parts
+    compiled = [anyshape.compile(_around(DISABLED[name])) for name in ("ours", "torch's")]
+    for function in compiled:
+        for size in (3, 4, 5):
+            function(torch.randn(size))
+    found = anyshape.stats()
+    assert found.in_parts
+    assert found.boundaries == sum(each.stats().boundaries for each in compiled) >= 2
+
+
 def test_a_reason_is_told() -> None:
     compiled = anyshape.compile(_around(DISABLED["ours, with a reason"]), fullgraph=True)
     with pytest.raises(anyshape.AnyshapeError, match="not to be traced: it saves"):

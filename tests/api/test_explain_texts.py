@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -138,3 +141,91 @@ def test_a_program_with_a_verbose_of_its_own():
     compiled.explain(torch.ones(2), verbose=True)
     compiled.explain(torch.ones(2))
     assert compiled.stats().captures == 2
+
+
+# -- what spares a recompile -----------------------------------------------------------------------
+
+
+def remedies(function: Callable[..., object], *calls: tuple[object, ...], **how: Any) -> list[str]:
+    compiled = anyshape.compile(function, **how)
+    for each in calls:
+        compiled(*each)
+    lines = str(compiled.explain()).splitlines()
+    return [line.partition(": ")[2] for line in lines if "what spares it: " in line]
+
+
+def product(x: Tensor, n: object) -> Tensor:
+    return x * (len(n) if isinstance(n, str) else n)  # pyright: ignore[reportOperatorIssue]
+
+
+def test_what_spares_a_size_that_was_static():
+    """Each by its own name: two sizes that change are two causes."""
+    calls = [(torch.ones(*shape), 1) for shape in ((2, 3), (4, 3), (4, 5))]
+    assert remedies(product, *calls) == [
+        "compile(dynamic=True), anyshape.mark_dynamic(x, 0),"
+        """ or config.dynamic_sources = "L['x']:0\"""",
+        "compile(dynamic=True), anyshape.mark_dynamic(x, 1),"
+        """ or config.dynamic_sources = "L['x']:1\"""",
+    ]
+
+
+@pytest.mark.parametrize("remedy", ["dynamic=True", "mark_dynamic", "dynamic_sources"])
+def test_what_spares_it_does(remedy: str):
+    def f(x: Tensor) -> Tensor:
+        return x.sin() * 2
+
+    sources = "L['x']:0" if remedy == "dynamic_sources" else ""
+    with anyshape.config.patch(dynamic_sources=sources):
+        compiled = anyshape.compile(f, dynamic=True if remedy == "dynamic=True" else None)
+        for n in (3, 4, 5):
+            x = torch.ones(n)
+            if remedy == "mark_dynamic":
+                anyshape.mark_dynamic(x, 0)
+            compiled(x)
+    assert compiled.stats().recompiles == 0
+
+
+def test_what_spares_values():
+    x = torch.ones(3)
+    (integer,) = remedies(product, (x, 1), (x, 2))
+    assert integer.startswith("compile(dynamic=True), anyshape.DynamicInt(n), or")
+    (number,) = remedies(product, (x, 0.5), (x, 0.25))
+    assert number.startswith("a tensor in its place")
+    (text,) = remedies(product, (x, "a"), (x, "bc"))
+    assert text.startswith("nothing, if it chooses what is computed")
+    (dtype,) = remedies(product, (x, 1), (x.long(), 1))
+    assert dtype.startswith("one dtype")
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_where_the_program_tells_sizes_apart_dynamic_spares_nothing(dynamic: bool | None):
+    (said,) = remedies(branching, (torch.ones(4),), (torch.ones(20),), dynamic=dynamic)
+    assert said.startswith("one formula for both sides of the branch")
+
+
+def test_dynamic_false_is_what_to_drop():
+    (said,) = remedies(branching, (torch.ones(2),), (torch.ones(3),), dynamic=False)
+    assert said.startswith("dropping dynamic=False")
+
+
+def _typed_at_a_prompt() -> Callable[[Tensor], Tensor]:
+    names: dict[str, Any] = {}
+    exec("def f(x):\n    return x * 2", names)
+    return names["f"]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (_typed_at_a_prompt, "define it in a file: what is typed at a prompt, or given to exec"),
+        (lambda: lambda x: f"{x + 1}"[:3], "print or log it instead"),
+    ],
+)
+def test_what_spares_running_eagerly(make: Callable[[], Callable[[Tensor], Any]], told: str):
+    compiled = anyshape.compile(make(), dynamic=True)
+    for n in (2, 3):
+        compiled(torch.ones(n))
+    lines = str(compiled.explain()).splitlines()
+    assert lines[1].startswith(("  runs eagerly: ", "  runs in parts, "))
+    (said,) = [line for line in lines if line.startswith("      what spares it: ")]
+    assert told in said

@@ -351,3 +351,21 @@ def test_a_mask_over_an_argument() -> None:
         expected = nn.functional.scaled_dot_product_attention(q, k, v, allowed)
         torch.testing.assert_close(compiled(q, k, v, ids), expected)
     assert compiled.stats().graphs == 1
+
+
+def test_a_mask_that_is_turned_around() -> None:
+    """`__invert__` begins as the names of operators do that write."""
+
+    def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        def before(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return ~(i < j)
+
+        mask = create_block_mask(before, None, None, q.size(2), k.size(2), device="cpu")
+        return flex_attention(q, k, v, block_mask=mask)
+
+    compiled = anyshape.compile(run, dynamic=True)
+    for size in (*SIZES, SIZES[0]):
+        q, k, v = _inputs(*size, torch.float32, HEADS)
+        expected = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        torch.testing.assert_close(compiled(q, k, v), expected)
+    assert not compiled.stats().eager_calls

@@ -73,3 +73,19 @@ def test_strides_of_four_dimensions(name: str, order: tuple[int, ...]) -> None:
         list(itertools.product((False, True), repeat=4)), 4
     ):
         _check(PROGRAMS[name], order, stretched)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::5], ids=str)
+def test_padding_to_a_multiple(order: tuple[int, ...]) -> None:
+    """Where nothing is missing, the result is a clone, which keeps the strides."""
+
+    def padded(x: Tensor) -> Tensor:
+        return torch.nn.functional.pad(x, (0, 0, 0, 0, 0, -x.shape[1] % 4))
+
+    compiled = anyshape.compile(padded, dynamic=True)
+    for batch, length in itertools.product((1, 2, 3), (12, 9, 16, 5, 4)):
+        x = _laid_out((batch, length, 6, 8), order)
+        want, got = padded(x), compiled(x)
+        assert torch.equal(want, got)
+        pairs = zip(want.shape, want.stride(), got.stride(), strict=True)
+        assert all(x == y for size, x, y in pairs if size > 1), (x.shape, x.stride())

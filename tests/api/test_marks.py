@@ -599,3 +599,33 @@ def test_a_dynamic_int_is_an_int() -> None:
     assert isinstance(n, int)
     assert (n, n + 1, hash(n), str(n), repr(n)) == (8, 9, hash(8), "8", "8")
     assert torch.zeros(n).shape == (8,)
+
+
+def test_marks_of_torch_count_too() -> None:
+    compiled = anyshape.compile(lambda x: x * 2, dynamic=None)
+    x = torch.ones(3, 4)
+    torch._dynamo.mark_dynamic(x, 0, min=2, max=8)
+    for each in (x, torch.ones(5, 4), torch.ones(8, 4)):
+        assert torch.equal(compiled(each), each * 2)
+    assert compiled.stats().captures == 1
+    compiled(torch.ones(9, 4))
+    assert compiled.stats().captures == 2
+
+
+def test_a_program_that_fixes_what_torch_marks_is_told() -> None:
+    x = torch.ones(4, 3)
+    torch._dynamo.mark_dynamic(x, 0)
+    with pytest.raises(anyshape.errors.AnyshapeError, match="mark_dynamic"):
+        anyshape.compile(lambda x: x.view(4, 3))(x)
+    torch._dynamo.maybe_mark_dynamic(y := torch.ones(4, 3), 0)
+    assert anyshape.compile(lambda x: x.view(4, 3))(y) is not None
+
+
+def test_our_own_marks_count_more() -> None:
+    compiled = anyshape.compile(lambda x: x + 1, dynamic=True)
+    x = torch.ones(3)
+    torch._dynamo.mark_dynamic(x, 0)
+    anyshape.mark_static(x, 0)
+    compiled(x)
+    compiled(torch.ones(4))
+    assert compiled.stats().captures == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from anyshape.runtime.loader.workers import workers
 
 @pytest.fixture(autouse=True)
 def _fresh() -> Iterator[None]:
+    gc.collect()  # those of other tests
     anyshape.reset()
     with torch.no_grad():
         yield
@@ -45,14 +47,65 @@ def test_functions_and_their_sum():
     assert found.total.compiles == anyshape.stats().captures
 
 
-def test_functions_of_one_name_are_one_and_outlive_it():
-    for _ in range(2):
+def test_functions_of_one_name_have_a_row_each_that_outlives_them():
+    for hits in (1, 2):
         compiled = anyshape.compile(scaled, dynamic=True, name="shared")
-        compiled(torch.ones(2))
-        compiled(torch.ones(3))
+        for size in range(hits + 1):
+            compiled(torch.ones(size))
         del compiled
-    found = anyshape.metrics().functions["shared"]
-    assert (found.compiles, found.hits) == (2, 2)
+    found = anyshape.metrics().functions
+    first, second = found["shared"], found["shared#2"]
+    assert (first.compiles, first.hits, first.number) == (1, 1, 1)
+    assert (second.compiles, second.hits, second.number) == (1, 2, 2)
+    assert first.name == second.name == "shared"
+    assert first.where == second.where == f"test_metrics.py:{scaled.__code__.co_firstlineno}"
+
+
+def test_modules_of_one_class():
+    layers = [anyshape.compile(torch.nn.Linear(3, 3), dynamic=True) for _ in range(3)]
+    for calls, layer in enumerate(layers, start=1):
+        for size in range(calls):
+            layer(torch.ones(size + 2, 3))
+    found = anyshape.metrics().functions
+    assert [found[name].hits for name in ("Linear", "Linear#2", "Linear#3")] == [0, 1, 2]
+    assert found["Linear"].where.startswith("linear.py:")
+
+
+def test_a_name_that_reads_like_a_key():
+    functions = [
+        anyshape.compile(scaled, dynamic=True, name=name) for name in ("a", "a#2", "a", "a")
+    ]
+    for function in functions:
+        function(torch.ones(2))
+    rows = anyshape.metrics().functions.values()
+    assert [(row.name, row.number, row.compiles) for row in rows] == [
+        ("a", 1, 1),
+        ("a", 2, 1),
+        ("a", 3, 1),
+        ("a#2", 1, 1),
+    ]
+
+
+def test_functions_without_end_share_a_row():
+    for _ in range(103):
+        anyshape.compile(scaled, backend="eager", dynamic=True)(torch.ones(2))
+    found = anyshape.metrics()
+    assert len(found.functions) == 101
+    assert found.functions["scaled#100"].compiles == 1
+    rest = found.functions["scaled#101"]
+    assert (rest.compiles, rest.where) == (3, "")
+    assert found.total.compiles == 103
+
+
+def test_what_takes_the_place_of_a_function_has_its_row():
+    """A module that gets a hook is compiled anew, and stays one row."""
+    model = anyshape.compile(torch.nn.Linear(3, 3), dynamic=True)
+    model(torch.ones(2, 3))
+    model.register_forward_hook(lambda module, args, result: None)
+    model(torch.ones(2, 3))
+    model(torch.ones(4, 3))
+    [row] = anyshape.metrics().functions.values()
+    assert (row.name, row.compiles) == ("Linear", 2)
 
 
 def test_eager_calls_and_breaks():
@@ -99,7 +152,10 @@ def test_native_code_is_counted(tmp_path_factory: pytest.TempPathFactory):
     assert again.cache_hits_local > built.cache_hits_local
 
 
-LINE = re.compile(r'anyshape_[a-z_]+_total(\{function="([^"\\\n]|\\.)*"\})? [0-9.e+-]+')
+TEXT = r'"([^"\\\n]|\\.)*"'
+LINE = re.compile(
+    rf"anyshape_[a-z_]+_total(\{{function={TEXT},where={TEXT},number={TEXT}\}})? [0-9.e+-]+"
+)
 
 
 def test_prometheus():
@@ -113,9 +169,21 @@ def test_prometheus():
     assert len(kinds) == len(set(kinds)) == 17
     for line in lines:
         assert line.startswith(("# HELP anyshape_", "# TYPE anyshape_")) or LINE.fullmatch(line)
-    assert 'anyshape_hits_total{function="odd \\"name\\"\\\\ of\\ntwo lines"} 1' in lines
+    where = f"test_metrics.py:{scaled.__code__.co_firstlineno}"
+    labels = f'function="odd \\"name\\"\\\\ of\\ntwo lines",where="{where}",number="1"'
+    assert f"anyshape_hits_total{{{labels}}} 1" in lines
     names = {line.split("{")[0].split()[0] for line in lines if not line.startswith("#")}
     assert names == set(kinds)
+
+
+def test_no_series_stands_twice():
+    """A scrape in which one does is refused whole."""
+    for dynamic in (True, False):
+        anyshape.compile(scaled, dynamic=dynamic)(torch.ones(2))
+    lines = anyshape.metrics().prometheus().splitlines()
+    series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    assert len([each for each in series if each.startswith("anyshape_hits_total")]) == 2
 
 
 def test_exported_programs_are_counted():

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import io
 import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -626,3 +628,45 @@ def test_an_attribute_of_that_name_stays() -> None:
         assert torch.equal(compiled(x), module(x))
         assert compiled._orig_mod is module
     assert [name for name, _ in compiled.named_parameters()] == ["scale"]
+
+
+class HoldsItsCompiled(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x).relu()
+
+
+@pytest.mark.parametrize("is_called", [True, False])
+def test_a_module_that_holds_what_was_compiled_of_it_is_freed(is_called: bool) -> None:
+    module = HoldsItsCompiled()
+    module.__dict__["fast"] = anyshape.compile(module, dynamic=True)
+    if is_called:
+        for rows in (2, 3):
+            x = torch.ones(rows, 4)
+            assert torch.equal(module.__dict__["fast"](x), module(x))
+    gone = weakref.ref(module)
+    del module
+    gc.collect()
+    assert gone() is None
+
+
+class WithSlots(torch.nn.Module):
+    """Instances have memory of their own beside the dictionary."""
+
+    __slots__ = ("factor",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "factor", 2.0)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 3
+
+
+def test_a_module_with_slots() -> None:
+    compiled = anyshape.compile(WithSlots(), dynamic=True)
+    assert [compiled(torch.ones(n))[0].item() for n in (2, 3)] == [3, 3]
+    assert isinstance(compiled, WithSlots)

@@ -93,3 +93,30 @@ def test_a_memory_format_of_nothing_is_in_its_strides(order: tuple[str, ...]) ->
     for name in (*order, *order):
         x = inputs[name]
         assert compiled(x) == asks(x), name
+
+
+class Solver:
+    """An object that is asked for much, and holds a tensor whose strides are not known."""
+
+    def __init__(self) -> None:
+        self.a, self.b, self.c, self.d, self.e = 1.0, 2.0, 3.0, 4.0, 5.0
+        self.names = {"first": 1, "second": [2, 3]}
+        self.held = torch.zeros(0)
+
+    def step(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x + self.held
+        for each in (self.a, self.b, self.c, self.d, self.e):
+            y = y * each
+        return y + self.names["first"] + self.names["second"][0], self.held.t()
+
+
+def test_strides_of_a_tensor_that_an_object_holds() -> None:
+    compiled = anyshape.compile(lambda solver, x: solver.step(x), dynamic=True)
+    solver = Solver()
+    for rows, width in ((4, 8), (5, 9), (6, 12), (7, 5), (3, 6)):
+        solver.held = torch.randn(rows, width)[:, :5]
+        x = torch.randn(rows, 5)
+        found, expected = compiled(solver, x), solver.step(x)
+        torch.testing.assert_close(found, expected)
+        assert found[1].stride() == expected[1].stride()
+    assert compiled.stats().hits >= 2

@@ -171,6 +171,27 @@ def test_packages(
     assert text in texts(out)
 
 
+def test_what_a_team_shares(capsys: pytest.CaptureFixture[str], untried: None, tmp_path: Path):
+    """Nothing is written: a store may be there to be read alone."""
+
+    def finding(**settings: Any) -> str:
+        with config.patch(**settings):
+            _, out = said(capsys, "doctor", "--json")
+        return next((line for line in texts(out).splitlines() if line.startswith("shared")), "")
+
+    url, key = str(tmp_path / "store"), "a secret of the team, long enough"
+    assert finding() == ""
+    assert finding(cache_url=url, cache_key=key) == (
+        f"shared cache: {url} answers, and there is a key"
+    )
+    assert "is not used: there is no key" in finding(cache_url=url)
+    nowhere = "http://user:password@127.0.0.1:9/store"
+    told = finding(cache_url=nowhere, cache_key=key)
+    assert "shared cache: http://...@127.0.0.1:9/store cannot be read: " in told
+    assert "cannot be read: " in finding(profile_url="nothing-like-it://store")
+    assert not (tmp_path / "store").exists()
+
+
 # -- config ----------------------------------------------------------------------------------------
 
 
@@ -226,6 +247,9 @@ def test_a_variable_that_does_not_exist(
         (["reprot", "x"], "report"),
         (["doctor", "--jsno"], "--json"),
         (["profile", "shwo"], "show"),
+        (["--verson"], "--version"),
+        (["explain", "--verfy", "x.py"], "--verify"),
+        (["config", "--hlp"], "--help"),
     ],
 )
 def test_words_that_are_misspelt(
@@ -235,3 +259,10 @@ def test_words_that_are_misspelt(
         cli.main(arguments)
     assert ended.value.code == 2
     assert f"did you mean '{meant}'?" in capsys.readouterr().err
+
+
+def test_an_option_like_none(capsys: pytest.CaptureFixture[str]):
+    """Options have dashes in common, and are not alike for that."""
+    with pytest.raises(SystemExit):
+        cli.main(["run", "--backend", "x.py"])
+    assert capsys.readouterr().err.endswith("error: unrecognized arguments: --backend\n")

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.module import LaunchRule
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, evaluate
@@ -14,12 +13,8 @@ from anyshape.symbolic.expr import symbols_of
 from tests.codegen.gpu_emulator import GROUP_THREADS
 
 _WARP: Final = 32
-#: Threads of a block, where nothing speaks for another number.
-_BLOCK: Final = 256
 #: Threads that share a row, at most.
 _MOST: Final = 1024
-#: Vectors of a row that each thread takes, if the row is long enough.
-_EACH: Final = 8
 #: Blocks of a grid, at most. Each takes several points where there are more.
 _GRID: Final = 1 << 30
 #: Threads that have private memory each: there is not so much of it.
@@ -72,7 +67,7 @@ def _is_near(rule: LaunchRule, sizes: Sequence[int]) -> bool:
 
 
 def _longest(rule: LaunchRule) -> int:
-    return rule.each * rule.lanes * MOST_THREADS
+    return rule.each * rule.lanes * rule.row_threads
 
 
 def geometry(
@@ -92,7 +87,7 @@ def geometry(
         return None
     if rule.serial:
         return Geometry(1, (1, 1), 0, private)
-    block = _BLOCK
+    block = rule.block
     # Few points with much to do each are spread over as many processors as there are.
     while block > _WARP and points < block * 128:
         block //= 2
@@ -112,7 +107,7 @@ def _strips(
     while y > 1 and (2 * y > depth or rule.part_bytes * x * y > most_shared):
         y //= 2
     strips = points * -(-vectors // x)
-    parts = min(room // strips, depth // (4 * y))
+    parts = min(room // strips, depth // (rule.share * y) if rule.share else 0)
     shared = rule.part_bytes * x * y
     if parts > 1:
         return Geometry(strips * parts, (x, y), shared, together=True)
@@ -124,16 +119,14 @@ def _rows(
 ) -> Geometry | None:
     if points <= 0:
         return None
-    parts = min(room // points, vectors // (4 * GROUP_THREADS))
+    parts = vectors // (rule.share * GROUP_THREADS) if rule.share else 0
+    parts = min(room // points, parts)
     if parts > 3:
         return Geometry(points * parts, (GROUP_THREADS, 1), 0, private, by_rows=True, together=True)
-    threads, each = rule.fewest, rule.each or _EACH
-    if rule.tiled:
-        threads = THREADS
-    most = MOST_THREADS if rule.each else _MOST
-    while threads < most and threads * each < vectors:
+    threads, each = THREADS if rule.tiled else rule.fewest, rule.rounds
+    while threads < _MOST and threads * each < vectors:
         threads *= 2
-    rows = max(1, _BLOCK // threads)
+    rows = max(1, rule.block // threads)
     while rows > max(1, _WARP // threads) and (rows * private > most_shared or points < rows * 128):
         rows //= 2
     grid = min(-(-points // rows), _GRID)

@@ -22,7 +22,9 @@ import torch.nn.functional as F
 
 from anyshape.backends.native.source import host_abi
 from anyshape.codegen.host import HostAbi, helpers_module
+from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.ir_builder import join_module
+from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.launch import (
     DECLARATIONS,
     TABLE,
@@ -38,6 +40,7 @@ from anyshape.codegen.nvptx.module import (
     nvptx_target,
 )
 from anyshape.loops.kernels import Kernel
+from anyshape.ops.families.attention_kernels import KERNELS, backward_name, forward_name
 from anyshape.runtime.loader.build import Loaded, Source, build, disk_cache, load
 from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.symbols import find_symbol
@@ -93,61 +96,126 @@ def _handle(tensor: torch.Tensor) -> int:
     return _pointer(_aoti.unsafe_alloc_void_ptr_from_tensor(tensor), None)
 
 
-def _attention(values: Sequence[Any], bias: int | None, causal: int, scale: int | None) -> int:
-    """A handle to what torch's kernels for GPUs give: heads of a position side by side. Rows have
-    to begin at multiples of 16 bytes."""
-    query, key, value = map(_tensor, values)
-    mask = _tensor((ctypes.c_void_p * 1).from_address(bias)[0] or 0) if bias else None
-    for each in (query, key, value, *([] if mask is None else [mask])):
-        assert each.stride(-1) == 1
-        assert each.data_ptr() % 16 == 0
-        assert all(stride * each.element_size() % 16 == 0 for stride in each.stride()[:-1])
+#: letter of a parameter -> its types in C (`codegen/host/externs.py`)
+_C_TYPES: Final[dict[str, tuple[Any, ...]]] = {
+    **dict.fromkeys("Tutg", (ctypes.c_void_p,)),
+    "f": (ctypes.c_double,),
+    "b": (ctypes.c_int32,),
+    "i": (ctypes.c_int64,),
+    "B": (ctypes.c_void_p, ctypes.c_int64),
+}
+
+
+def _emulated(name: str, function: Callable[..., Sequence[torch.Tensor]]) -> Any:
+    """A C function that torch has for GPUs alone, by one of Python: it is given tensors and
+    numbers, and gives the first results. The others are tensors of nothing."""
+    row = EXTERNS[name]
+    types = [each for letter in row.parameters for each in _C_TYPES[letter]]
+    types += [ctypes.c_void_p] * len(row.results)
+
+    def called(*given: Any) -> int:
+        left = iter(given)
+        values: list[Any] = []
+        for letter in row.parameters:
+            value: Any = next(left)
+            if letter == "B":
+                value = tuple((ctypes.c_int32 * next(left)).from_address(value))
+            elif letter == "t":
+                value = _tensor(ctypes.c_void_p.from_address(value).value or 0) if value else None
+            elif letter == "g":
+                value = ctypes.c_double.from_address(value).value if value else None
+            values.append(_tensor(value) if letter in "Tu" else value)
+        found = iter(function(*values))
+        for letter, slot in zip(row.results, left, strict=True):
+            if letter == "i":
+                ctypes.c_int64.from_address(slot).value = 1
+            else:
+                made = next(found, None)
+                made = torch.empty(0) if made is None else made
+                ctypes.c_void_p.from_address(slot).value = _handle(made)
+        return 0
+
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *types)(called)
+
+
+def _check_aligned(*tensors: torch.Tensor | None) -> None:
+    """Rows have to begin at multiples of 16 bytes."""
+    for each in tensors:
+        if each is not None:
+            assert each.stride(-1) == 1
+            assert each.data_ptr() % 16 == 0
+            assert all(stride * each.element_size() % 16 == 0 for stride in each.stride()[:-1])
+
+
+def _attended(
+    heads: Sequence[torch.Tensor], mask: torch.Tensor | None, causal: int, scale: float | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention, and the logsumexp of its scores."""
+    query, key, value = heads
+    _check_aligned(*heads, mask)
     if mask is not None:
         assert tuple(mask.shape) == (*query.shape[:3], key.shape[2])
-    factor = None if not scale else ctypes.c_double.from_address(scale).value
+    group = query.shape[1] // key.shape[1]
+    key, value = (each.repeat_interleave(group, 1) for each in (key, value))
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    scores = factor * query.float() @ key.float().transpose(-2, -1)
+    if mask is not None:
+        scores = scores + mask
+    if causal:
+        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).tril().logical_not()
+        scores = scores.masked_fill(hidden, float("-inf"))
     made = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=mask, is_causal=bool(causal), scale=factor
+        query, key, value, attn_mask=mask, is_causal=bool(causal), scale=scale
     )
-    made = made.transpose(1, 2).contiguous().transpose(1, 2)
-    return _handle(made)
+    return made, scores.logsumexp(-1)
 
 
-def _give(slots: Sequence[int], first: int) -> int:
-    """Handles by address: the first is the result, and the others are tensors of nothing."""
-    for number, slot in enumerate(slots):
-        made = _handle(torch.empty(0)) if number else first
-        ctypes.c_void_p.from_address(slot).value = made
-    return 0
+def _laid_out(kernel: str, made: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """As torch's kernels do it: heads of a position side by side, or as what it belongs to."""
+    if kernel == "efficient":
+        return made.transpose(1, 2).contiguous().transpose(1, 2)
+    return torch.empty_like(like).copy_(made)
 
 
-@ctypes.CFUNCTYPE(
-    ctypes.c_int32,
-    *[ctypes.c_void_p] * 4,
-    *(ctypes.c_int32, ctypes.c_double, ctypes.c_int32, ctypes.c_void_p),
-    *[ctypes.c_void_p] * 4,
-)
-def _efficient(*given: Any) -> int:
-    (*values, bias, _, _, causal, scale), slots = given[:8], given[8:]
-    return _give(slots, _attention(values, bias, causal, scale))
+def _state(kernel: str, logsumexp: torch.Tensor) -> torch.Tensor:
+    if kernel == "efficient":
+        return F.pad(logsumexp, (0, -logsumexp.shape[-1] % 32), value=float("inf"))
+    return logsumexp
 
 
-@ctypes.CFUNCTYPE(
-    ctypes.c_int32,
-    *[ctypes.c_void_p] * 3,
-    *(ctypes.c_double, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p),
-    *[ctypes.c_void_p] * 9,
-)
-def _flash(*given: Any) -> int:
-    (*values, _, causal, _, scale), slots = given[:7], given[7:]
-    for number in (slots[4], slots[5]):
-        ctypes.c_int64.from_address(number).value = 1
-    return _give((*slots[:4], *slots[6:]), _attention(values, None, causal, scale))
+def _forward(kernel: str, *given: Any) -> Sequence[torch.Tensor]:
+    heads, rest = given[:3], given[3:]
+    mask, causal = (None, rest[1]) if kernel == "flash" else (rest[0], rest[3])
+    with torch.no_grad():
+        made, logsumexp = _attended(heads, mask, causal, rest[-1])
+    return _laid_out(kernel, made, heads[0]), _state(kernel, logsumexp)
+
+
+def _backward(kernel: str, *given: Any) -> Sequence[torch.Tensor]:
+    """Of what the forward has given, which it is told: that has to be the same."""
+    grad, *heads = given[:4]
+    rest = list(given[4:])
+    if kernel == "efficient":
+        mask, causal = rest.pop(0), rest[-2]
+        assert rest[-3] == (1, 1, 1, 0)
+    else:
+        mask, causal = None, rest[7]
+        assert rest[4:6] == [heads[0].shape[2], heads[1].shape[2]]
+    _check_aligned(grad)
+    heads = [each.detach().requires_grad_() for each in heads]
+    with torch.enable_grad():
+        made, logsumexp = _attended(heads, mask, causal, rest[-1])
+    torch.testing.assert_close(rest[0], made.detach(), atol=1e-2, rtol=1e-2)
+    torch.testing.assert_close(rest[1], _state(kernel, logsumexp.detach()))
+    found = torch.autograd.grad(made, heads, grad)
+    return [_laid_out(kernel, each, own) for each, own in zip(found, heads, strict=True)]
 
 
 #: C functions that torch has for GPUs alone.
 ATTENTION: Final = {
-    "aoti_torch_cpu__scaled_dot_product_efficient_attention": _efficient,
-    "aoti_torch_cpu__scaled_dot_product_flash_attention": _flash,
+    f"aoti_torch_cpu_{name}": _emulated(name, partial(function, kernel))
+    for kernel in KERNELS.values()
+    for name, function in ((forward_name(kernel), _forward), (backward_name(kernel), _backward))
 }
 
 
@@ -243,6 +311,7 @@ class Gpu:
         fails: int = 0,
         runs: bool = True,
         room: int = _ROOM,
+        choice: GpuChoice = USUAL,
     ) -> None:
         self.started: list[Started] = []
         #: what the host said of branches
@@ -250,7 +319,7 @@ class Gpu:
         self.texts: list[str] = []
         self.rules: list[tuple[LaunchRule, ...]] = []
         self.checks = (ctypes.c_int32 * max(len(kernels), 1))()
-        self._fails, self._runs = fails, runs
+        self._fails, self._runs, self._choice = fails, runs, choice
         self._functions: list[tuple[str, list[int], bool]] = []
         self._engines: list[Any] = []
         for kernel, counts in kernels:
@@ -276,7 +345,7 @@ class Gpu:
         return 0
 
     def _add(self, kernel: Kernel, counts: Counts) -> None:
-        functions = functions_of("kernel", kernel)
+        functions = functions_of("kernel", kernel, self._choice)
         self.rules.append(tuple(each.rule for each in functions))
         for each in functions:
             text, rule = module_text(each, counts, nvptx_target((9, 0), 80)), each.rule
@@ -390,8 +459,9 @@ class Emulated:
         shared: int = _SHARED,
         runs: bool = True,
         room: int = _ROOM,
+        choice: GpuChoice = USUAL,
     ) -> None:
-        self.gpu = Gpu([(kernel, counts)], shared, runs=runs, room=room)
+        self.gpu = Gpu([(kernel, counts)], shared, runs=runs, room=room, choice=choice)
         text = launch_function("start", self.gpu.rules[0], counts, 0, 0)
         self._host = self.gpu.host(join_module([DECLARATIONS, text]))
         start = self._host.address("start")

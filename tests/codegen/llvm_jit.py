@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from anyshape.codegen.llvm.choice import USUAL, CpuChoice
 from anyshape.codegen.llvm.module import scratch_bytes
 from anyshape.codegen.target import Target
 from anyshape.config import config
@@ -85,12 +86,14 @@ def architecture(target: Target) -> str:
     return target.triple.split("-")[0]
 
 
-def compiled(kernel: Kernel, target: Target | None = None) -> Compiled | Emulated:
+def compiled(
+    kernel: Kernel, target: Target | None = None, choice: CpuChoice = USUAL
+) -> Compiled | Emulated:
     """The kernel, loaded. Code for another machine is run by qemu; where that is missing, it is
     made and linked all the same, and what would run it is skipped."""
     target = target or host()
     start = time.perf_counter()
-    text = module({"kernel": kernel}, target)
+    text = module({"kernel": kernel}, target, choice)
     is_ours = architecture(target) == architecture(host())
     triple = host().triple if is_ours else target.triple
     own = HostTarget(triple, target.cpu, target.features, target.lanes)
@@ -103,7 +106,7 @@ def compiled(kernel: Kernel, target: Target | None = None) -> Compiled | Emulate
     loaded = load(built)
     spent = (time.perf_counter() - start) * 1e3
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)(loaded.address("kernel") or 0)
-    return Compiled(loaded, entry, scratch_bytes(kernel, target), spent, text)
+    return Compiled(loaded, entry, scratch_bytes(kernel, target, choice), spent, text)
 
 
 def emulated(kernel: Kernel, text: str, target: Target) -> Emulated:

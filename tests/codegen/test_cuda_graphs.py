@@ -19,6 +19,7 @@ import torch.distributed
 import torch.utils.checkpoint
 
 from anyshape.backends.native import cuda_graphs
+from anyshape.backends.native.backend import NativeReport
 from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs, only_starts_kernels
 from anyshape.config import config
 from anyshape.ops.kernel_launch import KernelLaunch
@@ -129,6 +130,7 @@ def test_a_shape_is_recorded_when_it_is_hot(gpu: EmulatedDevice) -> None:
     assert recorded(gpu) == 4
     assert len(graphs._graphs) == 4
     assert any("4 shapes" in line for line in graphs.lines())
+    assert NativeReport(cuda_graphs=graphs).made() == {"cuda_graphs": 4}
 
 
 def test_parameters_stay_and_their_addresses_are_part_of_the_key(gpu: EmulatedDevice) -> None:

@@ -23,6 +23,7 @@ from anyshape.backends.native.backend import lowered
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import gpu_source_of
 from anyshape.capture.record import result_metas
+from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.graph.materialize import Materialize
 from anyshape.loops import expr
@@ -41,7 +42,8 @@ from tests.codegen.gpu_emulator import Gpu, emulated_abi
 class Backend:
     """A backend of `anyshape.compile` that emulates a GPU."""
 
-    def __init__(self, fails: int = 0) -> None:
+    def __init__(self, fails: int = 0, choice: GpuChoice = USUAL) -> None:
+        self._choice = choice
         self.gpus: list[Gpu] = []
         self.functions: list[Callable[..., Any]] = []
         self.called: list[str] = []
@@ -55,13 +57,15 @@ class Backend:
             return python_host(made, self._function, run_graph(graph, examples)).run
 
     def _function(self, segment: Segment) -> Callable[..., Any]:
-        segment = own_names(segment)
+        return self.made(own_names(segment), self._choice)
+
+    def made(self, segment: Segment, choice: GpuChoice) -> Callable[..., Any]:
         counts: dict[Kernel, tuple[int, int, int]] = {}
         for step in segment.steps:
             if isinstance(step, Launch):
                 own = (len(step.buffers), len(step.sizes), len(step.numbers))
                 counts[step.kernel] = own
-        gpu = Gpu(list(counts.items()), fails=self._fails)
+        gpu = Gpu(list(counts.items()), fails=self._fails, choice=choice)
         self.gpus.append(gpu)
         rules = {
             kernel: (own, counts[kernel]) for kernel, own in zip(counts, gpu.rules, strict=True)
@@ -127,6 +131,24 @@ def test_program(name: str) -> None:
             torch.testing.assert_close(got, want)
     assert compiled.stats().graphs == 1
     assert backend.launches >= 3, "all calls but the first, which captures"
+
+
+OTHER_PLANS = (
+    GpuChoice(access=8, threads=128, held=8, each=4, share=1),
+    GpuChoice(access=32, threads=512, held=32, each=16, share=0),
+    GpuChoice(held=0, each=2, share=1),
+)
+
+
+@pytest.mark.parametrize("choice", OTHER_PLANS, ids=str)
+@pytest.mark.parametrize("name", ["flat", "rows", "several", "halves", "everything"])
+def test_program_with_other_plans(name: str, choice: GpuChoice) -> None:
+    function = PROGRAMS[name]
+    compiled = anyshape.compile(function, dynamic=True, backend=Backend(choice=choice))
+    with torch.no_grad():
+        for rows in (3, 2, 5):
+            x = torch.randn(rows, 12)
+            torch.testing.assert_close(compiled(x), function(x))
 
 
 def test_products_are_called_in_the_same_foreign_call() -> None:

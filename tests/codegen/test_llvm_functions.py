@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from anyshape.codegen.llvm.arithmetic import ROWS
-from anyshape.codegen.vector_math import FUNCTIONS, supports
-from anyshape.loops.expr import fresh_scope, load
+from anyshape.codegen.vector_math import FUNCTIONS, NEAR, supports
+from anyshape.loops.expr import constant, fresh_scope, load
 from tests.codegen.kernel_samples import AT, op, pointwise
-from tests.codegen.llvm_jit import NUMPY, compiled
+from tests.codegen.llvm_jit import AVX2, NUMPY, compiled
+from tests.codegen.one_module import module
 from tests.loops.operations import OPERATIONS
 from tests.loops.oracle.arithmetic import apply
 
@@ -52,3 +53,21 @@ def test_function(name: str, dtype: Any) -> None:
         b = apply(name, (first, first)[:arity], dtype, dtype)
         wanted = float(apply("add", (a, b), dtype, dtype))
         assert got == pytest.approx(wanted, rel=1e-5 if dtype == "f32" else 1e-13, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", NEAR)
+def test_arguments_that_are_known_to_be_near(name: str) -> None:
+    """Code without what is for huge arguments, and the same results."""
+    near_one = op("mul", op("sin", load("k0", AT, "f32")), constant(1000.0, "f32"))
+    text = module({"kernel": pointwise(op(name, near_one))}, AVX2)
+    assert f"@as.{name}.near.f32" in text
+    anything = pointwise(op(name, load("k0", AT, "f32")))
+    assert f"@as.{name}.near.f32" not in module({"kernel": anything}, AVX2)
+    x = np.array([0.0, -0.0, 0.5, 1e3, 2.0**17, 1e30, -np.inf, np.nan], np.float32)
+    result, wanted = np.empty_like(x), np.empty_like(x)
+    compiled(pointwise(op(name, near_one)))([x, result], [len(x)])
+    between = np.empty_like(x)
+    compiled(pointwise(near_one))([x, between], [len(x)])
+    compiled(anything)([between, wanted], [len(x)])
+    np.testing.assert_array_equal(result, wanted)
+    np.testing.assert_array_equal(np.signbit(result[:6]), np.signbit(wanted[:6]))

@@ -251,8 +251,9 @@ def test_static_sizes_are_numbers():
 
 
 def test_options_are_checked():
-    with pytest.warns(UserWarning, match="not tuned"):
-        torch.compile(lambda x: x * 2, backend="anyshape", mode="max-autotune")(torch.ones(2))
+    padded = torch.compile(lambda x: x * 2, backend="anyshape", options={"shape_padding": True})
+    with pytest.warns(UserWarning, match="never padded"):
+        padded(torch.ones(2))
     graph = torch.fx.symbolic_trace(lambda x: x * 2)
     with pytest.raises(BadOption, match="did you mean 'max_autotune'"):
         compile_graph(graph, [torch.ones(2)], options={"max_autotun": True})

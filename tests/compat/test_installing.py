@@ -446,9 +446,9 @@ def test_what_is_not_mapped_is_named_once(tmp_path: Path):
     source = """
 torch._dynamo.config.accumulated_recompile_limit = 5
 torch._dynamo.config.accumulated_recompile_limit = 6
-torch._inductor.config.max_autotune = True
+torch._inductor.config.max_autotune_gemm = True
 torch._logging.set_logs(perf_hints=True, graph_breaks=True)
-torch.compile(lambda x: x, mode="max-autotune-no-cudagraphs")(torch.rand(2))
+torch.compile(lambda x: x, options={"max_autotune_gemm": True})(torch.rand(2))
 torch.compile(lambda x: x, options={"trace.enabled": True})(torch.rand(2))
 """
     ran = run(tmp_path, HEAD + source, TORCH_LOGS="+inductor,recompiles")
@@ -456,8 +456,8 @@ torch.compile(lambda x: x, options={"trace.enabled": True})(torch.rand(2))
     (line,) = [line for line in ran.log.splitlines() if "not mapped" in line]
     assert line.endswith(
         "TORCH_LOGS=inductor, torch._dynamo.config.accumulated_recompile_limit,"
-        " torch._inductor.config.max_autotune, torch._logging.set_logs(perf_hints=...),"
-        " torch.compile(mode=...), torch.compile(options=...)"
+        " torch._inductor.config.max_autotune_gemm, torch._logging.set_logs(perf_hints=...),"
+        " torch.compile(options=...)"
     )
 
 

@@ -28,6 +28,7 @@ from anyshape.events import (
     GuardAdded,
     GuardFailure,
     GuardSaid,
+    KernelMeasured,
     MarkedDynamic,
     MarkIgnored,
     NotVerified,
@@ -246,6 +247,10 @@ LINES: list[tuple[Event, list[str]]] = [
         ["V~ [__output_code] Output code: /cache/k.ll", "V~ [__output_code] define void @k()"],
     ),
     (Schedule("for i in 0..s0"), ["V~ [__schedule] for i in 0..s0"]),
+    (
+        KernelMeasured("`exp` (8): 3.0 us", "4*s0", "4*s0"),
+        ["V~ [__schedule] kernel `exp` (8): 3.0 us; reads 4*s0 bytes, writes 4*s0"],
+    ),
     (
         TrainingGraphs("program", "with what is kept", "gradient"),
         [

@@ -48,6 +48,12 @@ def test_unknown_names_are_listed(text: str):
     assert all(f"`{name}`" in message for name in LOGS)
 
 
+@pytest.mark.parametrize(("text", "meant"), [("+recompile", "recompiles"), ("dynamc", "dynamic")])
+def test_a_misspelt_log(text: str, meant: str):
+    with pytest.raises(UnknownLog, match=f"did you mean '{meant}'"):
+        parse_logs(text)
+
+
 def test_set_logs_takes_every_log():
     set_logs(**dict.fromkeys(LOGS, True))
     assert all(logging.getLogger(f"anyshape.{log}").level for log in LOGS)

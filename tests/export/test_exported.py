@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
 import torch
 import torch.fx
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
 from anyshape import Dim
 from anyshape.errors import (
+    BadShapeSpec,
     CannotExport,
     ConstraintViolation,
     DataDependentError,
@@ -182,7 +186,32 @@ _LAID_OUT: dict[str, Callable[[Tensor], Tensor]] = {
     "written": lambda x: (x * 2).add_(1),
     "written as a view": lambda x: x.t().reshape(-1).add_(1),
     "written as a copy": lambda x: x.clone().reshape(-1).mul_(2),
+    "written by a flag": lambda x: _first(h := x * 2, F.hardtanh(h.contiguous(), inplace=True)),
+    "written by a flag through a view": lambda x: _first(
+        h := x * 2, F.relu(h.reshape(-1), inplace=True)
+    ),
+    "written by out=": lambda x: _first(
+        h := x * 2, torch.add(h, 1, out=h.contiguous().view(h.shape))
+    ),
+    "written by an item": lambda x: _first(h := x * 2, h.contiguous().__setitem__(0, 5.0)),
+    "written as statistics": lambda x: _first(
+        h := x * 2, F.batch_norm(x, h.contiguous()[0], torch.ones(x.size(1)), training=True)
+    ),
+    "the source is written": lambda x: _first((h := x * 2).reshape(-1), h.add_(1)),
 }
+
+#: They write as well, to what is never shared, or before it may be.
+_LAID_OUT_ANYHOW: dict[str, Callable[[Tensor], Tensor]] = {
+    "written before": lambda x: (x * 2).add_(1).reshape(-1) * 2,
+    "something else is written": lambda x: ((x * 2).reshape(-1) * 3).mul_(2),
+    "as in networks of images": lambda x: F.relu(
+        F.linear(F.relu(x * 2, inplace=True).flatten(), torch.ones(3, x.numel())), inplace=True
+    ),
+}
+
+
+def _first(result: Tensor, *_: object) -> Tensor:
+    return result
 
 
 def _twin(tensor: Tensor) -> Tensor:
@@ -191,9 +220,9 @@ def _twin(tensor: Tensor) -> Tensor:
     return whole.clone().as_strided(tensor.shape, tensor.stride())
 
 
-@pytest.mark.parametrize("name", _LAID_OUT)
+@pytest.mark.parametrize("name", [*_LAID_OUT, *_LAID_OUT_ANYHOW])
 def test_another_layout_of_the_input(name: str):
-    program = _LAID_OUT[name]
+    program = {**_LAID_OUT, **_LAID_OUT_ANYHOW}[name]
     for example, others in (
         (torch.randn(4, 6), [torch.randn(6, 4).t(), torch.randn(4, 12)[:, ::2]]),
         (torch.randn(6, 4).t(), [torch.randn(4, 6), torch.randn(4, 12)[:, ::2]]),
@@ -220,10 +249,13 @@ def test_another_layout_of_the_input(name: str):
             torch.testing.assert_close(given, given_too)
 
 
-def test_a_layout_that_the_program_does_not_ask_for_is_fine():
-    exported = anyshape.export(_LAID_OUT["any"], (torch.randn(3, 4),))
-    x = torch.randn(4, 3).t()
-    torch.testing.assert_close(exported(x), _LAID_OUT["any"](x), check_stride=True)
+@pytest.mark.parametrize("name", ["any", *_LAID_OUT_ANYHOW])
+def test_a_layout_that_the_program_does_not_ask_for_is_fine(name: str):
+    program = {**_LAID_OUT, **_LAID_OUT_ANYHOW}[name]
+    exported = anyshape.export(program, (torch.randn(3, 4),))
+    for x in (torch.randn(4, 3).t(), torch.randn(3, 8)[:, ::2]):
+        for _ in range(2):
+            torch.testing.assert_close(exported(x), program(x), check_stride=True)
 
 
 def test_another_layout_of_an_input_that_is_changed_is_not():
@@ -234,9 +266,65 @@ def test_another_layout_of_an_input_that_is_changed_is_not():
     x = torch.zeros(5, 6)
     exported(x)
     assert x.sum() == 30
-    with pytest.raises(ExportInputError, match="does not lie in memory"):
+    with pytest.raises(ExportInputError, match="is not contiguous, as it lies in memory"):
         exported(x.t())
     assert x.sum() == 30
+
+
+def test_threads_that_come_at_once_compile_it_once(monkeypatch: pytest.MonkeyPatch):
+    net, exported = exported_net()
+    made, together = exported._with_changes, Barrier(8)
+
+    def with_changes() -> torch.fx.GraphModule:
+        together.wait(60)  # all of them have seen that nothing calls the graph yet
+        return made()
+
+    def call(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            return exported(x)
+
+    monkeypatch.setattr(exported, "_with_changes", with_changes)
+    before = anyshape.metrics().total.compiles
+    calls = [torch.randn(size, 4) for size in range(2, 10)]
+    with ThreadPoolExecutor(8) as pool:
+        for x, found in zip(calls, pool.map(call, calls), strict=True):
+            torch.testing.assert_close(found, net(x))
+    assert anyshape.metrics().total.compiles == before + 1
+    assert len(exported.entries) == 1
+
+
+def test_errors_say_what_to_do_instead():
+    def program(x: Tensor) -> Tensor:
+        h = x * 2
+        h.reshape(-1).add_(1)
+        return h
+
+    exported = anyshape.export(program, (torch.zeros(3, 4),))
+    with pytest.raises(ExportInputError, match=r"give x\.contiguous\(\)"):
+        exported(torch.zeros(4, 3).t())
+    of_another = anyshape.export(program, (torch.zeros(4, 3).t(),))
+    with pytest.raises(ExportInputError, match=r"in the order \(1, 0\)"):
+        of_another(torch.zeros(3, 4))
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(CannotExport, match=r"enter torch\.autocast inside"),
+    ):
+        anyshape.export(program, (torch.zeros(3, 4),))
+    kept = Kept()
+    with pytest.raises(BadShapeSpec, match="a dict names what it keeps: 'keys'"):
+        anyshape.export(_of_kept, (kept,), dynamic_shapes={"kept": [("n", 4)]})
+    exported = anyshape.export(_of_kept, (kept,), dynamic_shapes={"kept": {"keys": "n 4"}})
+    with pytest.raises(CannotExport, match="take the tensors in it as arguments"):
+        _ = exported.example_inputs
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.keys = torch.ones(3, 4)
+
+
+def _of_kept(kept: Kept) -> Tensor:
+    return kept.keys * 2
 
 
 # -- what is refused -------------------------------------------------------------------------------

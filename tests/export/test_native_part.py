@@ -109,6 +109,38 @@ def test_without_trust_it_is_not_even_read(
     program = anyshape.load(package)
     check(program)
     assert segments(built)
+    assert 'load(path, native_code="trusted") takes it' in program.notes[0]
+
+
+class Cache:
+    """An argument that is none of Python's own containers."""
+
+    def __init__(self, size: int) -> None:
+        self.layers = [{"keys": torch.randn(size, 4)}, Slots(torch.randn(size, 4))]
+
+
+class Slots:
+    __slots__ = ("values",)
+
+    def __init__(self, values: torch.Tensor) -> None:
+        self.values = values
+
+
+def test_objects_among_the_arguments(tmp_path: Path, built: list[Any]):
+    def program(x: torch.Tensor, cache: Any) -> torch.Tensor:
+        return torch.softmax(x + cache.layers[0]["keys"], 1) * cache.layers[1].values.sin()
+
+    spec = {"x": "n 4", "cache": {"layers": [{"keys": "n 4"}, {"values": "n 4"}]}}
+    made = anyshape.export(program, (torch.randn(3, 4), Cache(3)), dynamic_shapes=spec)
+    made.save(tmp_path / "objects.zip", native_code=True)
+    built.clear()
+    loaded = anyshape.load(tmp_path / "objects.zip", native_code="trusted")
+    for size in (0, 1, 5, 8):
+        x, cache = torch.randn(size, 4), Cache(size)
+        with torch.no_grad():
+            torch.testing.assert_close(loaded(x, cache), program(x, cache))
+    assert loaded.entries[0].graphs[0].meta["report"].native
+    assert segments(built) == []
 
 
 def test_with_trust_nothing_is_built(package: Path, built: list[Any]):

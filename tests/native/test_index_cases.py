@@ -36,6 +36,12 @@ def _ones(n: int) -> Tensor:
     return torch.ones(n, n, dtype=torch.bool)
 
 
+def _inverted(shown: Tensor) -> Tensor:
+    """As libraries make what is added of what is shown."""
+    hidden = torch.tensor(1.0) - shown.to(torch.float32)
+    return hidden.masked_fill(hidden.to(torch.bool), MINUS)
+
+
 def _packed(n: int) -> Tensor:
     """As libraries find several sequences in one row."""
     positions = (torch.arange(n) + 0).unsqueeze(0).expand(2, -1)
@@ -61,17 +67,23 @@ CAUSAL: dict[str, Callable[[int], Tensor]] = {
     "stretched": lambda n: _ones(n).tril()[None, None].expand(2, 1, n, n),
     "packed": _packed,
     "moved": lambda n: (_columns(n) + 3) <= (_rows(n) + 3),
+    "inverted": lambda n: _inverted(_ones(n).tril()),
 }
 NOTHING_HIDDEN: dict[str, Callable[[int], Tensor]] = {
     "ones": _ones,
     "a row of them": lambda n: torch.ones(1, n, dtype=torch.bool),
     "zeros": lambda n: torch.zeros(n, n),
     "always": lambda n: (_columns(n) < n) & (_rows(n) >= 0),
+    "inverted": lambda n: _inverted(_ones(n)),
+    "multiplied": lambda n: (1.0 - torch.ones(n, n)) * torch.finfo(torch.float32).min,
 }
 OTHERS: dict[str, Callable[[int], Tensor]] = {
     "beyond 64 bits": lambda n: (_columns(n) * (1 << 62) >= 0) & (_rows(n) >= 0),
     "far beyond": lambda n: (_columns(n) * (1 << 40) * (1 << 30) <= _rows(n)) | (_columns(n) == 0),
     "a sum beyond": lambda n: (_columns(n) + ((1 << 63) - 2) >= 0) | (_columns(n) == 0),
+    "rounded": lambda n: (torch.full((n, n), 0.1) + 0.2) == 0.3,
+    "a third": lambda n: (torch.full((n, n), 3.0) * (1 / 3)) == 1,
+    "infinite": lambda n: ~((torch.full((n, n), MINUS) * 0.0) == 0),
     "one more": lambda n: _ones(n).tril(1),
     "one less": lambda n: _ones(n).tril(-1) | (_columns(n) == 0),
     "a window": lambda n: (_columns(n) <= _rows(n)) & (_columns(n) > _rows(n) - 3),
@@ -92,14 +104,14 @@ def _attention(mask: Callable[[int], Tensor]) -> Callable[[Tensor], Tensor]:
 def _known(program: Any, monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, bool]]:
     """Whether there was a mask, and a causal one, in what was compiled."""
     found: set[tuple[bool, bool]] = set()
-    own = attention._known_mask
+    own = attention.known_mask
 
     def known(*args: Any) -> Any:
         mask, is_causal = own(*args)
         found.add((mask is not None, is_causal))
         return mask, is_causal
 
-    monkeypatch.setattr(attention, "_known_mask", known)
+    monkeypatch.setattr(attention, "known_mask", known)
     with anyshape.config.patch(on_compile_error="raise"):
         compiled = anyshape.compile(program, dynamic=True)
         for size in (5, 1, 2, 9, 0, 17):
@@ -123,6 +135,31 @@ def test_other_masks_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     known = _known(_attention(OTHERS[name]), monkeypatch)
     assert (False, True) not in known
     assert (True, False) in known
+
+
+class Layers(torch.nn.Module):
+    """Equal layers, which are lowered a few times, and a mask for all of them."""
+
+    def __init__(self, mask: Callable[[int], Tensor]) -> None:
+        super().__init__()
+        self.mask = mask
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(8, 24) for _ in range(12))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = self.mask(x.shape[2])
+        for layer in self.layers:
+            query, key, value = layer(F.layer_norm(x, (8,))).chunk(3, -1)
+            x = x + F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+            x = F.layer_norm(x + F.gelu(layer(x)[..., :8]), (8,))
+        return x
+
+
+@pytest.mark.parametrize("name", ["stretched", "floats"])
+@torch.no_grad()
+def test_a_mask_of_many_layers_is_known(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = _known(Layers(CAUSAL[name]), monkeypatch)
+    assert (False, True) in known
+    assert (True, False) not in known
 
 
 def test_no_square(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,8 +90,8 @@ def distances(x: Tensor, y: Tensor) -> Tensor:
 def pair() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     return (
-        torch.randn(4, 3, generator=generator, requires_grad=True),
-        torch.randn(5, 3, generator=generator, requires_grad=True),
+        torch.randn(4, 3, generator=generator, dtype=torch.float64, requires_grad=True),
+        torch.randn(5, 3, generator=generator, dtype=torch.float64, requires_grad=True),
     )
 
 

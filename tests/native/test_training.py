@@ -204,6 +204,24 @@ def ready() -> Callable[[Tensor], Tensor]:
     return compiled
 
 
+def test_backward_graphs_are_counted() -> None:
+    """Each when gradients of its outputs come back for the first time."""
+    anyshape.reset()
+    compiled = anyshape.compile(lambda x: ((x * V).sin(), (x @ W).exp()), dynamic=True)
+    counted: list[int] = []
+    for n, used in ((4, ()), (5, (0,)), (3, (0,)), (4, (1,))):
+        outputs = compiled(torch.randn(n, WIDTH))
+        if used:
+            sum(outputs[number].sum() for number in used).backward()  # pyright: ignore[reportAttributeAccessIssue] a tensor
+        counted.append(compiled.stats().backward_graphs)
+    assert counted == [0, 1, 1, 2]
+    assert anyshape.stats().backward_graphs == 2
+    assert compiled.stats().graphs == 1
+    with torch.no_grad():
+        compiled(torch.randn(4, WIDTH))
+    assert compiled.stats().backward_graphs == 2
+
+
 def test_gradients_add_up() -> None:
     compiled, x = ready(), torch.randn(3, WIDTH)
     found: list[Tensor] = []

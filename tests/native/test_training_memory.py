@@ -1,158 +1,157 @@
-"""Memory of a step: what was kept goes back while the backward function runs, as in eager code."""
+"""`config.training_memory`: what is kept for the backward, and what is computed again."""
 
 from __future__ import annotations
 
-import weakref
-from typing import Any
+import copy
+import re
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import anyshape
 from anyshape.backends.native import small_graphs
-from anyshape.graph.plan import BufferDecl
-from anyshape.graph.segment_cuts import cuts, part_of_rounds
-from anyshape.loops.program import Area, Extern, Repeated
+from anyshape.config import config
 from benchmarks.native.memory import allocator_peak
-from tests import devices
 
-WIDTH = 64
+WIDTH: Final = 32
+ALL: Final = ("speed", "eager", "least")
 
 
 @pytest.fixture(autouse=True)
-def native_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(anyshape.config, "native_training", True)
+def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_graphs, "LEAST_ELEMENTS", {})
-    monkeypatch.setattr(anyshape.config, "on_compile_error", "raise")
+    monkeypatch.setattr(config, "on_compile_error", "raise")
 
 
-class Block(nn.Module):
-    def __init__(self) -> None:
+class Attending(nn.Module):
+    """Queries, keys and values of one product, or of three; scores as they are written out."""
+
+    def __init__(self, is_one: bool, is_fused: bool) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(WIDTH)
+        self.is_fused = is_fused
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH) if is_one else None
+        self.apart = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(0 if is_one else 3))
+        self.out = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        parts = (
+            self.qkv(x).split(WIDTH, -1)
+            if self.qkv is not None
+            else [each(x) for each in self.apart]
+        )
+        q, k, v = (each.view(batch, length, 4, WIDTH // 4).transpose(1, 2) for each in parts)
+        if self.is_fused:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            y = F.dropout((q @ k.mT / 3).softmax(-1), 0.1) @ v
+        return self.out(y.transpose(1, 2).reshape(batch, length, WIDTH))
+
+
+class Layer(nn.Module):
+    def __init__(self, is_one: bool, is_fused: bool) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.attention = Attending(is_one, is_fused)
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+        x = x + self.attention(self.norm1(x))
+        return x + F.dropout(self.down(F.gelu(self.up(self.norm2(x)))), 0.1)
 
 
-def _blocks(count: int) -> nn.Module:
-    torch.manual_seed(0)
-    return nn.Sequential(*(Block() for _ in range(count)))
+def layers(is_one: bool = True, is_fused: bool = True) -> nn.Module:
+    return nn.Sequential(*(Layer(is_one, is_fused) for _ in range(3)))
 
 
-def _loss(model: Any, x: Tensor) -> Tensor:
-    return model(x).square().mean()
+def convolved() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.SiLU(), nn.Flatten(1), nn.LazyLinear(4), nn.Tanh()
+    )
 
 
-@pytest.mark.parametrize("rows", [3, 64, 512])
-def test_a_step_takes_no_more_than_eager(rows: int) -> None:
-    x = torch.randn(rows, WIDTH, generator=devices.generator(0))
-    peaks: list[int] = []
-    grads: list[list[Tensor | None]] = []
-    for compiles in (False, True):
-        model = _blocks(6)
-        run: Any = anyshape.compile(model) if compiles else model
-        # The sizes that it is captured with are others.
-        for given in (x[:2], x):
-            model.zero_grad()
-            _loss(run, given).backward()
-        grads.append([each.grad for each in model.parameters()])
-        model.zero_grad()
-        peaks.append(allocator_peak(lambda run=run: _loss(run, x).backward()))
-    torch.testing.assert_close(grads[1], grads[0], rtol=1e-3, atol=1e-5)
-    assert peaks[1] <= 1.05 * peaks[0], peaks
+def sequence(length: int) -> Tensor:
+    return torch.randn(3, length, WIDTH)
 
 
-class _Seen:
-    """Tensors that were saved, as long as they live."""
-
-    def __init__(self) -> None:
-        self.tensors: list[weakref.ref[Tensor]] = []
-
-    def pack(self, tensor: Tensor) -> Tensor:
-        # Memory is what counts: an alias lives as long as it.
-        own = tensor.view_as(tensor)
-        self.tensors.append(weakref.ref(own))
-        return own
-
-    def alive(self) -> int:
-        return sum(each() is not None for each in self.tensors)
+def images(count: int) -> Tensor:
+    return torch.randn(count, 3, 6, 6)
 
 
-def test_kept_tensors_are_let_go_unless_the_graph_is_retained() -> None:
-    model = _blocks(2)
-    run = anyshape.compile(model)
-    x = torch.randn(5, WIDTH, generator=devices.generator(1))
-    _loss(run, x).backward()
-    seen = _Seen()
-    with torch.autograd.graph.saved_tensors_hooks(seen.pack, lambda each: each):
-        result = run(x)
-    loss = result.square().mean()
-    count = seen.alive()
-    assert count
-    first = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
-    assert seen.alive() == count
-    second = torch.autograd.grad(loss, list(model.parameters()))
-    assert seen.alive() == 0
-    for one, other in zip(first, second, strict=True):
-        assert torch.equal(one, other)
-    with pytest.raises(RuntimeError, match="second time"):
-        result.sum().backward()
+NETWORKS: Final[dict[str, tuple[Callable[[], nn.Module], Callable[[int], Tensor]]]] = {
+    "one product": (layers, sequence),
+    "three products": (lambda: layers(is_one=False), sequence),
+    "scores": (lambda: layers(is_fused=False), sequence),
+    "batch norm": (convolved, images),
+}
 
 
-def test_what_needs_nothing_kept_runs_again() -> None:
-    run = anyshape.compile(lambda x: x + 1)
-    x = torch.ones(3, requires_grad=True)
-    loss = run(x)
-    loss = run(x)
-    for _ in range(3):
-        loss.backward(torch.ones(3))
-    assert x.grad is not None
-    assert x.grad.tolist() == [3, 3, 3]
+@pytest.mark.parametrize("memory", ALL)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_gradients_and_buffers_are_eagers(name: str, memory: Any) -> None:
+    """And random numbers: what is drawn is not drawn again."""
+    make, inputs = NETWORKS[name]
+    own = make().double()
+    own(inputs(2).double())
+    other = copy.deepcopy(own)
+    with config.patch(training_memory=memory):
+        compiled: Any = anyshape.compile(own, dynamic=True)
+        for count in (5, 9, 1, 2, 17):
+            x = inputs(max(count, 2)).double()
+            found: list[Any] = []
+            networks: tuple[Callable[[Tensor], Tensor], ...] = (compiled, other)
+            for network in networks:
+                torch.manual_seed(count)
+                given = x.clone().requires_grad_()
+                network(given).square().mean().backward()
+                found.append((given.grad, torch.rand(3)))
+            torch.testing.assert_close(*found)
+        for each, wanted in zip(own.parameters(), other.parameters(), strict=True):
+            torch.testing.assert_close(each.grad, wanted.grad)
+        for each, wanted in zip(own.buffers(), other.buffers(), strict=True):
+            torch.testing.assert_close(each, wanted)
+    assert compiled.stats().graphs == 1
 
 
-# -- where segments are cut ------------------------------------------------------------------------
+@pytest.mark.parametrize("is_one", [True, False])
+def test_less_is_kept(is_one: bool) -> None:
+    x = torch.randn(4, 256, WIDTH)
+    peaks: dict[str, int] = {}
+    for memory in ALL:
+        network = layers(is_one)
+        with config.patch(training_memory=memory):
+            compiled = anyshape.compile(network, dynamic=True)
+            for _ in range(2):
+                compiled(x).sum().backward()
+        network.zero_grad()
+        peaks[memory] = allocator_peak(lambda run=compiled: run(x).sum().backward())
+    network = layers(is_one)
+    eager = allocator_peak(lambda: network(x).sum().backward())
+    assert peaks["least"] < 0.7 * peaks["eager"] < 0.7 * eager, (peaks, eager)
+    assert peaks["eager"] <= peaks["speed"], peaks
 
 
-def _step(*names: str) -> Extern:
-    return Extern("mm_out", tuple(Area(name, (8,), (1,)) for name in names))
+def test_what_is_kept_is_told() -> None:
+    def f(x: Tensor, w: Tensor) -> Tensor:
+        y = x @ w
+        return (y * y.exp()).sum()
+
+    lines: dict[str, str] = {}
+    for memory in ALL:
+        with config.patch(training_memory=memory):
+            compiled = anyshape.compile(f, dynamic=True)
+            w = torch.randn(4, 64, requires_grad=True)
+            compiled(torch.randn(300, 4, requires_grad=True), w).backward()
+        lines[memory] = next(e for e in str(compiled.explain()).splitlines() if "are saved" in e)
+    assert re.search("2 results .* 0 operators are recomputed", lines["speed"])
+    assert re.search("1 results .* 1 operators are recomputed", lines["eager"])
+    assert re.search("0 results .* 2 operators are recomputed", lines["least"])
 
 
-def _cut(
-    steps: list[Extern],
-    given: int,
-    gives: int,
-    repeated: Repeated | None = None,
-    elements: int = 1 << 16,
-) -> Any:
-    names = {area.buffer for step in steps for area in step.arguments}
-    held = {name: BufferDecl(name, "f32", (elements,), (1,), given=False) for name in names}
-    visible = {f"a{n}" for n in range(given)}
-    after = {f"r{n}" for n in range(gives)}
-    return cuts(steps, held, visible, after, lambda _: None, repeated, visible)
-
-
-def test_cuts_are_where_least_is_handed_on() -> None:
-    steps: list[Extern] = []
-    for n in range(20):
-        steps += [_step(f"g{n}", f"u{n}", f"w{n}", f"a{n}"), _step(f"u{n}", f"v{n}")]
-        steps += [_step(f"w{n}", f"v{n}", f"r{n}"), _step(f"w{n}", f"v{n}", f"g{n + 1}")]
-    found = _cut(steps, 20, 20)
-    assert 4 <= len(found) <= 20
-    assert all(each % 4 == 0 for each in found)
-
-
-def test_rounds_are_not_cut() -> None:
-    steps = [_step(f"a{n}", f"r{n}") for n in range(60)]
-    found = _cut(steps, 60, 60, Repeated(3, 9, 6))
-    assert found
-    assert all(each <= 3 or each >= 57 or (each - 3) % 9 == 0 for each in found)
-    assert part_of_rounds(Repeated(3, 9, 6), 12, 39) == Repeated(0, 9, 3)
-    assert part_of_rounds(Repeated(3, 9, 6), 0, 12) is None
-
-
-def test_little_is_not_cut() -> None:
-    assert _cut([_step("a0", "r0"), _step("a1", "r1")], 2, 2, elements=8) == []
-    assert _cut([], 0, 0) == []
+def test_only_its_words() -> None:
+    with pytest.raises(anyshape.AnyshapeError, match="did you mean 'least'"):
+        config.training_memory = "lest"  # pyright: ignore[reportAttributeAccessIssue] on purpose

@@ -9,7 +9,7 @@ import pytest
 from anyshape.runtime.loader.build import Source as Text
 from anyshape.runtime.loader.build import build, disk_cache, load
 from anyshape.runtime.loader.elf import NotAnObject, read_object
-from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.errors import InvalidCode, NativeUnavailable
 from anyshape.runtime.loader.host_target import HostTarget, host_target
 from anyshape.runtime.loader.image import LoadedByLlvm, LoadedImage, from_bytes
 from anyshape.runtime.loader.link import CannotLink, link_image
@@ -258,7 +258,7 @@ def test_damaged_objects_are_refused(size: int):
 
 
 def test_wrong_text_is_told():
-    with pytest.raises(NativeUnavailable, match="LLVM cannot read"):
+    with pytest.raises(InvalidCode, match="LLVM cannot read"):
         build_object("define i64 @g() { ret i32 %x }", *target()[:3])
 
 

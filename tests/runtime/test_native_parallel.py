@@ -19,7 +19,7 @@ from anyshape.runtime.loader import build as building
 from anyshape.runtime.loader import engine
 from anyshape.runtime.loader.build import Source, build, load
 from anyshape.runtime.loader.disk_cache import DiskCache
-from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.errors import InvalidCode, NativeUnavailable
 from anyshape.runtime.loader.host_target import HostTarget, host_target
 from anyshape.runtime.loader.workers import Task, Workers, when_all, workers
 
@@ -99,7 +99,7 @@ def test_several_builds_at_once(target: HostTarget, monkeypatch: pytest.MonkeyPa
 
 def test_a_module_that_is_wrong_is_told(target: HostTarget) -> None:
     wrong = Source(source().text, "all", apart=[*source().apart, "define nonsense"])
-    with pytest.raises(NativeUnavailable, match="cannot read"):
+    with pytest.raises(InvalidCode, match="cannot read"):
         build(wrong, target)
     assert load(build(source(), target)).address("all")
 

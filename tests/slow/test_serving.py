@@ -10,7 +10,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,27 +33,61 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture
-def service(folder: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """As on another machine: with nothing but the package and the profile."""
+@contextmanager
+def started(folder: Path, cache: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A service that answers, ready or not."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     command = [sys.executable, str(SERVING / "service.py"), str(folder), "--port", str(port)]
-    environment = {**os.environ, "ANYSHAPE_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "ANYSHAPE_CACHE_DIR": str(cache)}
     process = subprocess.Popen(command, env=environment)
     url = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(3000):
-            assert process.poll() is None
-            try:
-                if httpx.get(f"{url}/readyz", timeout=5).status_code == 200:
-                    break
-            except httpx.HTTPError:
-                time.sleep(0.1)
+        status_when(url, process, "/healthz", lambda _: True)
         yield url, process
     finally:
         process.kill()
         process.wait()
+
+
+def status_when(
+    url: str, process: subprocess.Popen[bytes], path: str, is_it: Callable[[int], bool]
+) -> int:
+    for _ in range(3000):
+        assert process.poll() is None
+        try:
+            status = httpx.get(f"{url}{path}", timeout=60).status_code
+            if is_it(status):
+                return status
+        except httpx.ConnectError:
+            pass
+        time.sleep(0.1)
+    raise AssertionError(path)
+
+
+@pytest.fixture
+def service(folder: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """As on another machine: with nothing but the package and the profile."""
+    with started(folder, tmp_path / "cache") as (url, process):
+        status_when(url, process, "/readyz", lambda status: status == 200)
+        yield url, process
+
+
+def test_it_lives_before_it_is_ready(folder: Path, tmp_path: Path):
+    with started(folder, tmp_path / "cache") as (url, process):
+        # It answers as soon as it listens, and imports and the warm-up take longer than that.
+        assert httpx.get(f"{url}/readyz", timeout=60).status_code == 503
+        assert httpx.post(f"{url}/embed", json={"tokens": [1]}, timeout=60).status_code == 503
+        assert httpx.get(f"{url}/healthz", timeout=60).status_code == 200
+        assert numbers(url)["service_requests_total"] == 0
+        status_when(url, process, "/readyz", lambda status: status == 200)
+        assert httpx.post(f"{url}/embed", json={"tokens": [1]}, timeout=60).status_code == 200
+
+
+def test_one_that_cannot_become_ready_says_so(tmp_path: Path):
+    with started(tmp_path / "nothing", tmp_path / "cache") as (url, process):
+        assert status_when(url, process, "/healthz", lambda status: status != 200) == 500
+        assert httpx.get(f"{url}/readyz", timeout=60).status_code == 503
 
 
 def numbers(url: str) -> dict[str, float]:

@@ -23,6 +23,25 @@ REVEALED = {
     "plain.encode": "CompiledMethod",
     "later": "Compiled",
     "exported": "Exported",
+    "compiled(x)": "Tensor",
+    "anyshape.compile(both)(x, 2)": "tuple",
+    "with_arguments(x, flag=True)": "int",
+    "net": "Net",
+    "net.linear": "Linear",
+    "anyshape.compile(dynamic=True)(Net())": "Net",
+    "other.encode(x)": "Tensor",
+    "plain.encode(x)": "Tensor",
+    "Net.norm(x)": "float",
+    "anyshape.compile(other.forward)(x)": "Tensor",
+    "anyshape.compile(functools.partial(scaled, by=2.0))(x)": "Tensor",
+    "anyshape.compile(torch.relu)(x)": "Tensor",
+    "save(x, 'p')": "int",
+    "limited(x)": "Tensor",
+    "compiled.stats()": "Stats",
+    "compiled.entries[0]": "Entry",
+    "compiled.explain()": "Explanation",
+    "anyshape.metrics().functions['f'].hits": "int",
+    "exported.graph_signature": "GraphSignature",
 }
 
 
@@ -40,6 +59,7 @@ def checked(checker: str, path: Path) -> str:
 def test_there_are_enough():
     text = FILE.read_text(encoding="utf-8")
     assert text.count("assert_type(") + text.count("as it must") >= 40
+    assert len(REVEALED) >= 20
 
 
 @pytest.mark.parametrize("checker", ["pyright", "mypy"])

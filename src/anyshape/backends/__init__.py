@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from anyshape.backends.eager import run_graph, with_code
-from anyshape.backends.native.backend import run_native, run_native_or_wait, with_cuda_graphs
+from anyshape.backends.native.backend import MODES_OF_NATIVE, run_native, run_native_or_wait
 
 BACKENDS: Final[dict[str, Callable[..., Any]]] = {"native": run_native_or_wait, "eager": run_graph}
 
-__all__ = ["BACKENDS", "run_graph", "run_native", "with_code", "with_cuda_graphs"]
+__all__ = ["BACKENDS", "MODES_OF_NATIVE", "run_graph", "run_native", "with_code"]

@@ -246,10 +246,9 @@ class CompileDecisions:
         return is_written and not config.is_chosen(setting)
 
     def is_dynamic_float(self, path: Path, value: float, owner: type | None) -> bool:
-        # Who sets the flag wants that.
-        in_region = self.in_region and owner is None and not config.is_chosen("specialize_float")
-        if config.specialize_float and not in_region:
-            return False  # there are many of them, and nobody has asked
+        automatic = self._may_float_change(owner)
+        if config.specialize_float and not automatic:
+            return False
         name = path.text
         known = self._answers.get(name)
         if known is None:
@@ -257,12 +256,24 @@ class CompileDecisions:
             changed = before is None or not strictly_equal(before, value)
             if changed:
                 self._floats[name] = None
+            elif config.specialize_float:
+                return False  # there are many of them, and nobody has asked
             source = Source(is_module_property=owner is not None)
             decision = decide_float(
-                name, source, changed, config, self._dynamic, in_region=in_region
+                name, source, changed, config, self._dynamic, automatic=automatic
             )
             self._answers[name] = known = (self._settled(name, value, decision),)
         return known[0] is not None
+
+    def _may_float_change(self, owner: type | None) -> bool:
+        """Whether a float that changes is dynamic, though floats are static: nobody has set a flag
+        that keeps it static, or said `dynamic=False`."""
+        if config.is_chosen("specialize_float"):
+            return False
+        if owner is None:
+            return self.in_region or self._dynamic is not False
+        is_kept = config.is_chosen("allow_unspec_int_on_nn_module")
+        return self._dynamic is not False and not is_kept
 
     def _evidence(self, name: str) -> Evidence:
         ranks = self._ranks

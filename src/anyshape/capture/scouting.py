@@ -9,13 +9,13 @@ from __future__ import annotations
 import types
 from typing import Any, Final
 
+from anyshape.boundary_markers import traceable_behind
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.watched_code import is_operation, may_be_watched
 from anyshape.capture.outline.sites import Site, sites_on_stack
 from anyshape.capture.rewrite.instrument import Refused, instrumented_code, is_instrumented
-from anyshape.support.boundary_markers import traceable_behind
 
 #: So many are noted: more are a loop over the same ones.
 _MOST: Final = 32

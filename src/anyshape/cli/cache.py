@@ -64,7 +64,8 @@ def _info(options: argparse.Namespace) -> int:
         f"native code {len(entries)} files, {_size(total)} of {config.cache_size_mb} MB"
         " (config.cache_size_mb)"
     )
-    print(f"profile     {_functions()} functions")
+    functions = _functions()
+    print(f"profile     {functions} function{'s' * (functions != 1)}")
     url = config.cache_url
     if url is None:
         print("shared      with nobody: config.cache_url is not set")

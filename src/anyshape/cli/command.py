@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, NoReturn
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, NamedTuple, NoReturn
 
-from anyshape.support.spelling import did_you_mean
+from anyshape.support.spelling import did_you_mean, similar
 
 
 class Failure(Exception):
@@ -36,17 +37,32 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         found = _UNKNOWN.search(message)
         if found:
-            message += did_you_mean(found[1] or found[2], self._words())
+            message += self._nearest(found[1] or found[2])
         super().error(message)
 
-    def _words(self) -> Iterable[str]:
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] of overloads
+        given = list(sys.argv[1:] if args is None else args)
+        # An unknown option is told before what is missing, and by the command that was to have it.
+        first = next(iter(given), "").partition("=")[0]
+        is_option = first.startswith("--") and first != "--"
+        if is_option and not any(each.startswith(first) for each in self._options()):
+            self.error(f"unrecognized arguments: {first}")
+        found, unknown = super().parse_known_args(given, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
+    def _options(self) -> Iterator[str]:
         for action in self._actions:
             yield from action.option_strings
-            yield from map(str, action.choices or ())
-            if isinstance(action, argparse._SubParsersAction):
-                # Options of commands come back to the parser above them.
-                for parser in action.choices.values():
-                    yield from parser._words()
+
+    def _nearest(self, word: str) -> str:
+        """Options are compared without their dashes, which all of them have."""
+        if word.startswith("-"):
+            found = similar(word.strip("-"), [each.strip("-") for each in self._options()], count=1)
+            return f"; did you mean '--{found[0]}'?" if found else ""
+        choices = (choice for action in self._actions for choice in action.choices or ())
+        return did_you_mean(word, choices)
 
 
 def add_commands(parser: argparse.ArgumentParser, what: str, commands: Iterable[Command]) -> None:

@@ -22,7 +22,11 @@ from typing import Any, NamedTuple
 
 from anyshape.config import OTHER_VARIABLES, config, known_variables, meant_variable
 from anyshape.errors import AnyshapeError
+from anyshape.shared_cache import object_store
+from anyshape.shared_cache.object_store import shown
+from anyshape.shared_cache.signature import NoKey, signing_key
 from anyshape.support.requirements import TooOld, require_torch
+from anyshape.support.worker import within
 
 _NEWEST_PYTHON = (3, 14)
 
@@ -63,6 +67,7 @@ def findings() -> Iterator[Finding]:
     variables = list(_variables())
     yield from variables
     yield from _caches()
+    yield from _shared()
     if any(each.state is State.BROKEN for each in variables):
         yield Finding("self-test", State.KNOW, "not run: fix the environment variables first")
     else:
@@ -166,6 +171,37 @@ def _sizes(folder: Path) -> Iterator[int]:
             found = each.stat()
             if stat.S_ISREG(found.st_mode):
                 yield found.st_size
+
+
+def _shared() -> Iterator[Finding]:
+    """What is behind URLs is asked for something that is not there: nothing is written."""
+    try:
+        cache_url, profile_url = config.cache_url, config.profile_url
+    except AnyshapeError:
+        return  # told with the variables
+    if cache_url is not None:
+        try:
+            signing_key()
+        except NoKey as error:
+            text = f"{shown(cache_url)} is not used: {error}"
+            yield Finding("shared cache", State.BROKEN, text)
+        else:
+            yield _answers("shared cache", cache_url, ", and there is a key")
+    if profile_url is not None:
+        yield _answers("shared profile", profile_url)
+
+
+def _answers(about: str, url: str, also: str = "") -> Finding:
+    place = object_store.below(url, "doctor")
+    try:
+        object_store.load_support(url)
+        within(config.cache_timeout_seconds, lambda: object_store.read(place), "anyshape-doctor")
+    except Exception as error:
+        # Any kind: each of fsspec's file systems has errors of its own.
+        hint = "; pip install 'anyshape[remote]'" if isinstance(error, ImportError) else ""
+        text = f"{shown(url)} cannot be read: {type(error).__name__}: {error}{hint}"
+        return Finding(about, State.BROKEN, text.replace("\n", " "))
+    return Finding(about, State.FINE, f"{shown(url)} answers{also}")
 
 
 # -- the machine -----------------------------------------------------------------------------------

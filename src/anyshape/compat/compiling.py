@@ -19,11 +19,11 @@ from anyshape.compat.torch_setting_names import check_options
 from anyshape.compat.unmapped import note
 from anyshape.compiler.arguments import (
     EAGER_OF_TORCH,
-    asks_for_graphs,
     check_choice,
     check_mode,
     given_tuning,
     installed_backend,
+    mode_of,
 )
 from anyshape.dispatch.stance import Stance
 from anyshape.support.spelling import did_you_mean
@@ -102,9 +102,9 @@ def compile(
         return model
     if isinstance(model, type) and issubclass(model, torch.nn.Module):
         return model  # torch compiles the call that makes an instance: there is nothing in it
-    by_graphs = runs == "native" and asks_for_graphs(mode, options)
+    own = mode_of(mode, options) if runs == "native" else None
     chosen = {"mode": mode not in (None, "default"), "options": bool(options)}
-    chosen = {option: is_chosen and not by_graphs for option, is_chosen in chosen.items()}
+    chosen = {option: is_chosen and own is None for option, is_chosen in chosen.items()}
     chosen |= {option: value not in (None, False) for option, value in more.items()}
     for option, is_chosen in chosen.items():
         if is_chosen:
@@ -114,7 +114,7 @@ def compile(
         dynamic=dynamic,
         fullgraph=bool(fullgraph),
         backend=runs,
-        mode="reduce-overhead" if by_graphs else None,
+        mode=own,
         name=name,
     )
 
@@ -412,6 +412,7 @@ DYNAMO: Final[Mapping[str, Any]] = {
 #: `torch._dynamo.exc`: what a script catches is raised by us
 ERRORS: Final[Mapping[str, type[errors.AnyshapeError]]] = {
     "TorchDynamoException": errors.AnyshapeError,
+    "BackendCompilerFailed": errors.BackendFailed,
     "InternalTorchDynamoError": errors.InternalError,
     "RecompileError": errors.RecompileError,
     "Unsupported": errors.GraphBreakError,

@@ -15,7 +15,7 @@ import torch.fx
 
 from anyshape import api
 from anyshape.backends import run_graph
-from anyshape.compiler.arguments import asks_for_graphs, check_tuning
+from anyshape.compiler.arguments import check_tuning, mode_of
 from anyshape.shapes import Dim
 
 
@@ -33,8 +33,8 @@ def compile_graph(
     said = {index: spec for index, each in enumerate(traced) if (spec := _spec(each)) is not None}
     # Its Python code, which torch writes only when it is needed.
     forward = run_graph(graph, [])
-    chosen = "reduce-overhead" if asks_for_graphs(mode, options) else None
-    return api.compile(forward, shapes=said or None, mode=chosen, name=type(graph).__name__)
+    chosen, name = mode_of(mode, options), type(graph).__name__
+    return api.compile(forward, shapes=said or None, mode=chosen, name=name)
 
 
 def _traced_with(node: torch.fx.Node, example: Any) -> Any:

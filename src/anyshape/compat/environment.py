@@ -12,6 +12,7 @@ from collections.abc import Iterator, MutableMapping
 from typing import Final
 
 from anyshape.compat.unmapped import note
+from anyshape.support.spelling import did_you_mean
 
 #: logs of torch -> ours
 LOGS: Final = {
@@ -70,4 +71,4 @@ def _logs(text: str) -> Iterator[str]:
         elif name in LOGS:
             yield sign + LOGS[name]
         else:
-            note(f"TORCH_LOGS={name}")
+            note(f"TORCH_LOGS={name}{did_you_mean(name, LOGS)}")

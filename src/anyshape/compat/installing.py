@@ -55,7 +55,7 @@ def install() -> None:
 def _install_settings() -> None:
     for name, mapped in (
         ("torch._dynamo.config", settings.DYNAMO),
-        ("torch._inductor.config", {}),
+        ("torch._inductor.config", settings.INDUCTOR),
         ("torch.fx.experimental._config", settings.SHAPES),
         ("torch.compiler.config", settings.COMPILER),
     ):

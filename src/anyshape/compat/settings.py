@@ -43,6 +43,8 @@ DYNAMO: Final = {
         )
     },
 }
+#: `torch._inductor.config`
+INDUCTOR: Final = {"max_autotune": "max_autotune"}
 #: `torch.fx.experimental._config`
 SHAPES: Final = {
     "backed_size_oblivious": "backed_size_oblivious",

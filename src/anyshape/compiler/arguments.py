@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
-from anyshape.backends import BACKENDS, with_code, with_cuda_graphs
+from anyshape.backends import BACKENDS, MODES_OF_NATIVE, with_code
 from anyshape.config import config
 from anyshape.dispatch.entry import Backend
 from anyshape.errors import BadOption
@@ -50,8 +50,9 @@ def backend_of(backend: str | Backend, mode: object = None, options: object = No
     if callable(backend):
         return with_code(backend)
     if backend in BACKENDS:
-        by_graphs = backend == "native" and asks_for_graphs(mode, options)
-        return with_cuda_graphs if by_graphs else BACKENDS[backend]
+        asked = asks_for_graphs(mode, options), asks_for_tuning(mode, options)
+        own = MODES_OF_NATIVE.get(asked) if backend == "native" else None
+        return own or BACKENDS[backend]
     if backend in ("inductor", "anyshape"):
         if backend == "inductor":
             warn_user(
@@ -71,9 +72,30 @@ def backend_of(backend: str | Backend, mode: object = None, options: object = No
 
 def asks_for_graphs(mode: object, options: object) -> bool:
     """Whether hot shapes are to be replayed as CUDA graphs."""
-    if mode in ("reduce-overhead", "max-autotune"):
-        return True
-    return isinstance(options, Mapping) and bool(cast("Mapping[str, object]", options).get(_OPTION))
+    return mode in ("reduce-overhead", "max-autotune") or _is_on(_GRAPHS, options)
+
+
+def asks_for_tuning(mode: object, options: object) -> bool:
+    """Whether several plans of a kernel are to be tried."""
+    tunes = mode in ("max-autotune", "max-autotune-no-cudagraphs")
+    return tunes or any(_is_on(name, options) for name in _TUNING)
+
+
+#: By whether CUDA graphs are asked for, and whether tuned kernels are.
+_MODES: Final[dict[tuple[bool, bool], Mode]] = {
+    (True, False): "reduce-overhead",
+    (False, True): "max-autotune-no-cudagraphs",
+    (True, True): "max-autotune",
+}
+
+
+def mode_of(mode: object, options: object) -> Mode | None:
+    """The mode that a mode or options stand for; None if it is the usual one."""
+    return _MODES.get((asks_for_graphs(mode, options), asks_for_tuning(mode, options)))
+
+
+def _is_on(name: str, options: object) -> bool:
+    return isinstance(options, Mapping) and bool(cast("Mapping[str, object]", options).get(name))
 
 
 def installed_backend(name: object) -> Callable[..., Any] | None:
@@ -107,8 +129,6 @@ def check_tuning(mode: object, options: object) -> None:
     check_choice(mode, options)
     if mode is not None:
         check_mode(mode)
-        if mode in _WISHES:
-            warn_user(f'mode="{mode}" tunes nothing: {_WISHES[cast("str", mode)]}')
     if options is not None:
         _check_options(options)
 
@@ -120,24 +140,19 @@ def check_mode(mode: object) -> None:
         raise BadOption(option="mode", value=repr(mode), accepted=accepted)
 
 
-_TUNING: Final = "code is made once for all sizes, and not tuned by trying"
-_WISHES: Final = {
-    "max-autotune": f"{_TUNING}; CUDA graphs are used",
-    "max-autotune-no-cudagraphs": _TUNING,
-}
-
 #: The option of torch that asks for CUDA graphs.
-_OPTION: Final = "triton.cudagraphs"
+_GRAPHS: Final = "triton.cudagraphs"
+
+#: Options of torch that ask for kernels that are tuned.
+_TUNING: Final = frozenset({"max_autotune", "max_autotune_pointwise"})
 
 #: Options of torch that name what is always so here: True is what they would be.
 _ALWAYS: Final = frozenset({"epilogue_fusion", "fallback_random"})
 
 #: Options of torch that only say how fast code is to become, by why nothing comes of them.
 _WITHOUT_EFFECT: Final = {
-    "max_autotune": _TUNING,
-    "max_autotune_gemm": _TUNING,
-    "max_autotune_pointwise": _TUNING,
-    "coordinate_descent_tuning": _TUNING,
+    "max_autotune_gemm": "products are torch's own kernels",
+    "coordinate_descent_tuning": "max_autotune tries one parameter after the other by itself",
     "shape_padding": "sizes are never padded",
 }
 
@@ -159,7 +174,7 @@ def _check_options(options: object) -> None:
         if name in _WITHOUT_EFFECT:
             if value:
                 warn_user(f"options[{name!r}] changes nothing: {_WITHOUT_EFFECT[str(name)]}")
-        elif name == _OPTION:
+        elif name == _GRAPHS or name in _TUNING:
             continue
         elif name not in _ALWAYS:
             raise BadOption(
@@ -178,5 +193,5 @@ def _why_no_option(name: object) -> str:
             f"it is a setting of the process: anyshape.config.{name} = ..., or for a while `with"
             f" anyshape.config.patch({name}=...)`"
         )
-    known = (_OPTION, *_ALWAYS, *_WITHOUT_EFFECT, *_INSTEAD, *dir(config))
+    known = (_GRAPHS, *_TUNING, *_ALWAYS, *_WITHOUT_EFFECT, *_INSTEAD, *dir(config))
     return f"there is no such option; settings are in anyshape.config{did_you_mean(name, known)}"

@@ -40,6 +40,7 @@ from anyshape.dispatch.stance import Stance, stance
 from anyshape.dispatch.trace_tree_builder import TraceTreeBuilder
 from anyshape.errors import (
     AnyshapeError,
+    BackendFailed,
     DataDependentError,
     GraphBreakError,
     InternalError,
@@ -49,6 +50,7 @@ from anyshape.events import kinds
 from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.explain.blame import check_marks
+from anyshape.ops.origins import is_of_package
 from anyshape.runtime.waits import telling_waits
 from anyshape.support.collection import no_collection
 from anyshape.support.lazy_dataclass import dataclass
@@ -349,7 +351,9 @@ class FunctionCompiler(CompiledFunction):
 
     def _backend_failed(self, error: Exception) -> None:
         if config.on_compile_error == "raise":
-            raise InternalError(stage="backend", detail=repr(error)) from error
+            if is_of_package(self.options.backend):
+                raise InternalError(stage="backend", detail=repr(error)) from error
+            raise BackendFailed(function=self.target.name, detail=repr(error)) from error
         warn_user(
             f"the backend failed on {self.target.name}, which runs eagerly: {error!r}",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import os
 import types
 from collections.abc import Callable
 from inspect import Signature
@@ -38,6 +39,11 @@ class Target:
     identity: Callable[[], Identity | None] = lambda: None
     #: of one that takes anything and hands it on: the parameters of whom it is handed to
     behind: Signature | None = None
+
+    @property
+    def where(self) -> str:
+        """ "train.py:12"; nothing if its file is not known."""
+        return f"{os.path.basename(self.file)}:{self.line}" if self.file else ""
 
 
 def _defaults_of(function: Any) -> tuple[object, ...]:

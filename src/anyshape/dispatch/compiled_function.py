@@ -26,10 +26,22 @@ from anyshape.dispatch.entry import Counts, Entry, Options, all_counts
 from anyshape.dispatch.regional_compile import Slot, Units
 from anyshape.dispatch.stance import Stance, stance
 from anyshape.dispatch.verification import VerifiedCalls
-from anyshape.errors import ConstraintViolation, InternalError
+from anyshape.errors import (
+    BackendFailed,
+    ConstraintViolation,
+    InternalError,
+    WrongShapeFunction,
+)
 from anyshape.events import kinds
 from anyshape.events.stream import stream
-from anyshape.explain.explanation import Explanation, since_when
+from anyshape.explain.explanation import (
+    DimStatus,
+    Explanation,
+    RecompileCause,
+    conditions_of,
+    since_when,
+)
+from anyshape.explain.remedies import remedy_of
 from anyshape.guards.emit import EntryPlan, build_dispatcher
 from anyshape.guards.explain import first_failure
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory, tensor_memory
@@ -135,7 +147,7 @@ class CompiledFunction:
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
         self._ranks = AmongRanks(self.target.name, self.target.file, self.target.line)
-        self.counts.function = self.target.name
+        self.counts.function, self.counts.where = self.target.name, self.target.where
         all_counts.append(self.counts)
         self._defaults = self.target.defaults()
         self.profile = FunctionProfile(self.target.identity)
@@ -152,7 +164,7 @@ class CompiledFunction:
         if options.dynamic is None:
             options = replace(options, dynamic=True, is_implied=True)
         made = type(self)(target, replace(options, shapes=None), units=self.units, slot=slot)
-        made.counts.function, made.counts.is_part = self.counts.function, True
+        made.counts.belongs_to(self.counts, is_part=True)
         self._part_counts.append(made.counts)
         return made
 
@@ -218,18 +230,37 @@ class CompiledFunction:
         self.rebuild()
 
     def explain(self) -> Explanation:
-        stand = since_when([entry.standings() for entry in self.entries])
+        entries = list(self.entries)  # another thread may add one meanwhile
+        stand = since_when([entry.standings() for entry in entries])
         left = self.eager or self._last_left
         return Explanation(
             self.target.name,
-            [entry.explain(sizes) for entry, sizes in zip(self.entries, stand, strict=True)],
+            [entry.explain(sizes) for entry, sizes in zip(entries, stand, strict=True)],
             left.reason if left else "",
             left.frame if left else None,
-            [(failure.text, failure.user_frame) for failure in self.recompiled],
+            left.hints if left else (),
+            self._recompile_causes(entries, stand),
             [part.explain() for part in self._parts() if part.entries],
             source_use.unused,
             is_given_up=self.eager is not None,
         )
+
+    def _recompile_causes(
+        self, entries: Sequence[Entry], stand: Sequence[Sequence[DimStatus]]
+    ) -> list[RecompileCause]:
+        """Each with what would have spared it, as it stood in the entry that did not fit."""
+        known = {
+            entry.id: (sizes, entries[number : number + 1])
+            for number, (entry, sizes) in enumerate(zip(entries, stand, strict=True), start=1)
+        }
+        causes: list[RecompileCause] = []
+        for failure in list(self.recompiled):
+            before, made = known.get(failure.entry_id, ((), ()))
+            spare = next((each.spare for each in before if each.source == failure.source), "")
+            conditions = [guard for entry in made for guard in conditions_of(entry.guards)]
+            remedy = remedy_of(failure, spare, conditions)
+            causes.append(RecompileCause(failure.text, failure.user_frame, failure.source, remedy))
+        return causes
 
     def rebuild_all(self) -> None:
         """New dispatchers for this and its parts."""
@@ -409,17 +440,22 @@ class CompiledFunction:
         self.counts.eager_calls += 1
         text = f"a graph of {self.target.name} failed: {error.error!r}"
         stream.emit(kinds.Defect("runtime", text))
-        if not is_of_package(self.options.backend):
-            self._tell_of_backend(error.error, text)
+        if isinstance(error.error, WrongShapeFunction) or not is_of_package(self.options.backend):
+            self._tell_of_failure(error.error, text)
         return result
 
-    def _tell_of_backend(self, error: Exception, text: str) -> None:
-        """A backend of the user's gives code that fails. Graphs of our own may fail on numbers that
-        the program handles, and on tensors that it has no code for."""
+    def _tell_of_failure(self, error: Exception, text: str) -> None:
+        """A backend of the user's gives code that fails, or an operator has a wrong shape function.
+        Graphs of our own may fail on numbers that the program handles, and on tensors that it has
+        no code for."""
         if isinstance(error, OtherForm | NativeFailed | torch.OutOfMemoryError):
             return
         if config.on_compile_error == "raise":
-            raise InternalError(stage="a graph", detail=repr(error)) from error
+            if isinstance(error, WrongShapeFunction):
+                raise error
+            raise BackendFailed(
+                function=self.target.name, when=" when it ran", detail=repr(error)
+            ) from error
         if not self._has_warned:
             self._has_warned = True
             warn_user(f"{text}; the call was repeated eagerly, and so are others like it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -61,10 +62,20 @@ class Counts:
     compile_seconds: float = 0.0
     #: whose they are; of a part of a function, the function
     function: str = ""
+    #: "train.py:12", if it is known
+    where: str = ""
     is_part: bool = False
+    #: of a part, or of what takes a function's place: those that `metrics` adds these to
+    owner: Counts | None = None
+
+    def belongs_to(self, owner: Counts, *, is_part: bool = False) -> None:
+        self.owner, self.is_part = owner.owner or owner, is_part
+        self.function, self.where = owner.function, owner.where
 
     def forget(self) -> None:
-        self.__init__(function=self.function, is_part=self.is_part)
+        self.__init__(
+            function=self.function, where=self.where, is_part=self.is_part, owner=self.owner
+        )
 
     def waited(self, seconds: float) -> None:
         """A call has waited for native code."""
@@ -127,6 +138,14 @@ class Entry:
     def hits(self) -> int:
         """How many calls it has served, the one that made it aside."""
         return self.counter[0]
+
+    def made(self) -> Counter[str]:
+        """What the backend made of its graphs: "backward_graphs", "cuda_graphs"."""
+        found: Counter[str] = Counter()
+        for graph in self.graphs:
+            if (report := graph.meta.get(REPORT)) is not None:
+                found.update(report.made())
+        return found
 
     def standings(self) -> list[DimStatus]:
         """Of each size and integer that was met."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, TypeGuard
 
 import torch
 
+from anyshape.boundary_markers import traceable_behind
 from anyshape.capture.abort import AbortReason
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.partials import filled
@@ -35,7 +36,6 @@ from anyshape.dispatch.callable_target import (
 )
 from anyshape.dispatch.split_function import BoundSplit, SplitFunction, nothing_known
 from anyshape.ops.origins import LIBRARY, PACKAGES, TORCH, is_of_torch
-from anyshape.support.boundary_markers import traceable_behind
 from anyshape.support.lazy_dataclass import dataclass, replace
 
 
@@ -233,7 +233,12 @@ class Units:
         key = (region.code, id(function.__globals__))
         known = self._regions.get(key)
         if known is None:
-            plain = types.FunctionType(region.code, function.__globals__, function.__name__)
+            # Whose code names `super` has a cell for `__class__`, which nothing reads: where it is
+            # read, it is a parameter.
+            cells = tuple(types.CellType() for _ in region.code.co_freevars)
+            plain = types.FunctionType(
+                region.code, function.__globals__, function.__name__, None, cells
+            )
             slot = Slot(place_of(function.__code__), (region.first_line, region.last_line))
             name = f"{function.__qualname__} (lines {region.first_line}-{region.last_line})"
             unit = self._make(target_of(plain, name), slot)

@@ -266,6 +266,21 @@ class Schedule(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class KernelMeasured(Event):
+    """How long a kernel takes at sizes that are hot, and what it moves."""
+
+    text: str
+    #: bytes, as expressions of sizes
+    reads: str = ""
+    writes: str = ""
+    #: in one call of its segment
+    launches: int = 1
+    #: a launch with the usual plan, and with the one that it has now, in microseconds
+    before: float = 0.0
+    after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingGraphs(Event):
     """What a graph with gradients became: the texts of a graph without writes, of one that gives
     what the gradients need as well, and of the gradients."""

@@ -125,6 +125,7 @@ def _recompile(event: kinds.Recompile) -> str:
 
 
 _COMPILED: Final = "compiled in {0.seconds:.3f} s: {0.graphs} graphs, {0.guards} guards"
+_KERNEL: Final = "kernel {0.text}; reads {0.reads} bytes, writes {0.writes}"
 _RECOMPILE_LIMIT: Final = """\
 anyshape hit config.recompile_limit ({0.limit})
    function: '{0.function}' ({0.file}:{0.line})
@@ -229,6 +230,7 @@ ROWS: Final = (
     _row(kinds.GraphCompiled, _DEBUG, _graph_sizes, "graph_sizes"),
     _row(kinds.OutputCode, _DEBUG, "Output code: {0.filename}\n{0.code}", "output_code"),
     _row(kinds.Schedule, _DEBUG, "{0.text}", "schedule"),
+    _row(kinds.KernelMeasured, _DEBUG, _KERNEL, "schedule"),
     _row(kinds.TrainingGraphs, _DEBUG, "Joint graph\n{0.joint}", "aot_joint_graph"),
     _row(
         kinds.TrainingGraphs,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import warnings
+from contextlib import suppress
 
 from anyshape.events import kinds
 from anyshape.events.stream import stream
+from anyshape.support.user_warning import warn_user
 
 
 class Notices:
@@ -23,7 +24,5 @@ class Notices:
             return
         self._told.add(about)
         stream.emit(kinds.Defect(self._stage, text))
-        try:
-            warnings.warn(f"anyshape: {text}", stacklevel=3)
-        except Warning:
-            return
+        with suppress(Warning):
+            warn_user(text)

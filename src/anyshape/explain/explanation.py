@@ -6,14 +6,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from linecache import getline
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from anyshape.capture.dynamism_policy import DimDecision
 from anyshape.events import kinds
 from anyshape.explain.library_lines import is_library
+from anyshape.explain.source_names import in_list, in_words, tensor_and_dim
 from anyshape.guards.guard import Frame, Guard, Kind
 from anyshape.policy.decide import Choice
-from anyshape.policy.hints import what_changes
+from anyshape.policy.hints import what_changes, what_spares
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Range
 
@@ -136,6 +137,22 @@ def _place(frame: kinds.Frame) -> list[str]:
     return [f"      at {frame}{whose}", *([f"         {code}"] if code else [])]
 
 
+class RecompileCause(NamedTuple):
+    """Why no entry fitted a call."""
+
+    text: str
+    #: the line that relies on what failed
+    frame: kinds.Frame | None = None
+    #: "L['x'].size()[0]", if it is about one
+    source: str = ""
+    #: what would have spared it
+    remedy: str = ""
+
+    def key(self) -> str:
+        """The same for those that differ in numbers alone."""
+        return f"{self.source} {_NUMBER.sub('#', self.text)} {self.frame} {self.remedy}"
+
+
 @dataclass(frozen=True, slots=True)
 class Explanation:
     """Prints well: first why there were recompiles, then each program."""
@@ -145,8 +162,9 @@ class Explanation:
     #: why it runs eagerly, or why a call of it did
     eager: str = ""
     eager_frame: Frame | None = None
-    #: why it was recompiled, oldest first: the reason and the line that relies on it
-    recompiles: Sequence[tuple[str, kinds.Frame | None]] = ()
+    eager_hints: Sequence[str] = ()
+    #: why it was recompiled, oldest first
+    recompiles: Sequence[RecompileCause] = ()
     #: of a function that runs as plain Python: what it calls, compiled
     parts: Sequence[Explanation] = ()
     #: names in `config.dynamic_sources` that no function had so far
@@ -164,13 +182,16 @@ class Explanation:
             entries=[*self.entries, *other.entries],
             eager=told.eager,
             eager_frame=told.eager_frame,
+            eager_hints=told.eager_hints,
             recompiles=[*self.recompiles, *other.recompiles],
             parts=[*self.parts, *other.parts],
             is_given_up=told.is_given_up,
         )
 
     def __str__(self) -> str:
-        lines = [f"{self.function}: {_often(len(self.entries))}"]
+        in_parts = self.parts and not self.entries
+        how_often = "compiled in parts" if in_parts else _often(len(self.entries))
+        lines = [f"{self.function}: {how_often}"]
         if self.eager:
             how = "runs in parts, with graph breaks between them" if self.parts else "runs eagerly"
             if not self.is_given_up:
@@ -178,6 +199,8 @@ class Explanation:
             lines.append(f"  {how}: {self.eager}")
             if self.eager_frame is not None:
                 lines += _place(self.eager_frame)
+            if self.eager_hints:
+                lines.append(f"      what spares it: {'; or '.join(self.eager_hints)}")
         lines += self._recompile_lines()
         lines += [
             f"  config.dynamic_sources names {each}: not met so far" for each in self.unused_sources
@@ -190,12 +213,14 @@ class Explanation:
 
     def _recompile_lines(self) -> list[str]:
         lines: list[str] = []
-        for group in _in_a_row(self.recompiles, _but_for_numbers, self.is_verbose):
-            (reason, frame), more = group[0], len(group) - 1
+        for group in _in_a_row(self.recompiles, RecompileCause.key, self.is_verbose):
+            first, more = group[0], len(group) - 1
             also = f" (and {more} more with other values)" if more else ""
-            lines.append(f"  recompiled because {reason}{also}")
-            if frame is not None:
-                lines += _place(frame)
+            lines.append(f"  recompiled because {first.text}{also}")
+            if first.frame is not None:
+                lines += _place(first.frame)
+            if first.remedy:
+                lines.append(f"      what spares it: {first.remedy}")
         return lines
 
     def _entry_lines(self) -> list[str]:
@@ -278,6 +303,8 @@ class DimStatus:
     ignored: str = ""
     #: of one that may have several values, which: "2 <= L['n'] <= 9"
     free_values: str = ""
+    #: of a static one, what would have made it dynamic before it changed
+    spare: str = ""
 
     @property
     def is_free(self) -> bool:
@@ -315,6 +342,7 @@ def _status(source: str, ruling: DimDecision, left: Range | None, entry_id: str)
         what_changes(decision, _kind(source, value)),
         entry_id,
         decision.ignored,
+        spare=what_spares(decision, _kind(source, value), _mark(source), in_list(source)),
     )
     if decision.choice is Choice.STATIC:
         return made
@@ -329,6 +357,12 @@ def _kind(source: str, value: float) -> str:
     if type(value) is float:
         return "float"
     return "size" if ".size()[" in source else "int"
+
+
+def _mark(source: str) -> str:
+    """As a program writes it before the call: `anyshape.mark_dynamic(x, 0)`."""
+    tensor, dim = tensor_and_dim(source)
+    return f"anyshape.mark_dynamic({in_words(tensor)}, {dim})"
 
 
 _SPECIALIZED: Final = "the lines that ask for this value, below"

@@ -312,7 +312,10 @@ _OF_ATTEMPT: Final = frozenset(
     }
 )
 _IF_COMPILING: Final = frozenset(
-    {*(kinds.MarkIgnored, kinds.Defect, kinds.Schedule, kinds.OutputCode), kinds.TrainingGraphs}
+    {
+        *(kinds.MarkIgnored, kinds.Defect, kinds.Schedule, kinds.OutputCode, kinds.TrainingGraphs),
+        kinds.KernelMeasured,
+    }
 )
 
 

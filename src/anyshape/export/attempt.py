@@ -104,11 +104,12 @@ class Subject:
 
     def attempt(self, spec: Spec) -> Attempt:
         """Capture it for a spec. Errors of the program pass through."""
-        why = can_capture()
+        why, hints = can_capture(), ()
         if why is None and _any_autocast():
             why = "autocast is on around the export, and would be off around the artifact"
+            hints = ("enter torch.autocast inside of the program, in `forward`",)
         if why is not None:
-            raise CannotExport(function=self.name, reason=why)
+            raise CannotExport(function=self.name, reason=why, hints=hints)
         contract = contract_of(self.target, spec.shapes(self.arguments))
         copied = {name: copy_of(value) for name, value in self.arguments.bound.items()}
         bound = {**dict(zip(self.target.signature.parameters, self.own, strict=False)), **copied}

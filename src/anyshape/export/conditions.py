@@ -125,7 +125,10 @@ def _laid_out(
     if fine and not changed:
         return ""
     if fine is False or (steps and not by_name) or changed:
-        return f"{condition.name} does not lie in memory in the order {list(order)} of dimensions"
+        natural = list(order) == sorted(order)
+        meant = "is not contiguous" if natural else f"has not its dimensions in the order {order}"
+        remedy = f"; give {condition.name}.contiguous()" if natural and not changed else ""
+        return f"{condition.name} {meant}, as it lies in memory, and the example was so{remedy}"
     back = sorted(range(len(order)), key=list(order).__getitem__)
     made = value.permute(*order).contiguous().permute(*back)
     # The dictionary of named arguments is that of this call.

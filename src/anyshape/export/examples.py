@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from inspect import Parameter
 from typing import Any
 
@@ -24,11 +25,24 @@ class _Place:
     inside: dict[Any, _Place] = field(default_factory=dict[object, "_Place"])
 
 
+class _StandIn:
+    """In the place of an object of the caller's: it has the attributes and items that the graph
+    reads."""
+
+    def __init__(self, inside: dict[Any, object]) -> None:
+        vars(self).update({key: each for key, each in inside.items() if isinstance(key, str)})
+        self._items = inside
+
+    def __getitem__(self, key: object) -> object:
+        return self._items[key]
+
+
 def example_call(
-    program: Program, sizes: Mapping[str, int] | None = None
+    program: Program, *, for_graph: bool = False
 ) -> tuple[tuple[object, ...], dict[str, object]]:
-    """Arguments with the sizes of the example, or these; all numbers are 0 in them."""
-    values = {**program.examples, **(sizes or {})}
+    """Arguments with the sizes of the example; all numbers are 0 in them. `for_graph`: for a call
+    of the graph alone, which does not ask of what class they are."""
+    values = program.examples
     root = _Place()
     for condition in program.inputs.conditions:
         _note(program, _at(root, condition), condition, values)
@@ -36,19 +50,20 @@ def example_call(
         if source.dim is None:
             place = _at(root, Condition(source.way, "", None))
             place.value, place.known = values[source.symbol], True
+    made = partial(_made, program.name, for_graph)
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for name, parameter in program.signature.parameters.items():
         place = root.inside.get(name, _Place())
         match parameter.kind:
             case Parameter.VAR_POSITIONAL:
-                args += _made(program, name, place, ())
+                args += made(name, place, ())
             case Parameter.VAR_KEYWORD:
-                kwargs |= {key: _made(program, key, each) for key, each in place.inside.items()}
+                kwargs |= {key: made(key, each) for key, each in place.inside.items()}
             case Parameter.KEYWORD_ONLY:
-                kwargs[name] = _made(program, name, place, parameter.default)
+                kwargs[name] = made(name, place, parameter.default)
             case _:
-                args.append(_made(program, name, place, parameter.default))
+                args.append(made(name, place, parameter.default))
     return _without_defaults(program, args), kwargs
 
 
@@ -96,18 +111,24 @@ def _size(size: Any, values: Mapping[str, int]) -> int:
     return values[size] if isinstance(size, str) else 1 if size is None else size
 
 
-def _made(program: Program, name: object, place: _Place, default: object = None) -> Any:
+def _made(
+    function: str, for_graph: bool, name: object, place: _Place, default: object = None
+) -> Any:
     if place.known:
         return place.value
     inside = place.inside
     if not inside:
         return None if default is Parameter.empty else default
+    made = partial(_made, function, for_graph)
     if place.kind == "dict":
-        return {key: _made(program, key, each) for key, each in inside.items()}
+        return {key: made(key, each) for key, each in inside.items()}
     if place.kind in ("list", "tuple", ""):
-        items = [_made(program, key, inside.get(key, _Place())) for key in range(max(inside) + 1)]
+        items = [made(key, inside.get(key, _Place())) for key in range(max(inside) + 1)]
         return items if place.kind == "list" else tuple(items)
+    if for_graph:
+        return _StandIn({key: made(key, each) for key, each in inside.items()})
     raise CannotExport(
-        function=program.name,
+        function=function,
         reason=f"its argument {name!r} is a {place.kind}, of which no example can be made",
+        hints=["take the tensors in it as arguments, in tuples, lists and dicts"],
     )

@@ -61,6 +61,9 @@ class Exported:
     ['bias', 'weight']
     """
 
+    #: what calls the graph; made by the first call
+    _runs: Runs | None = None
+
     def __init__(
         self,
         program: Program,
@@ -72,9 +75,8 @@ class Exported:
         check_backend(backend)
         self._program = program
         self._backend = backend
-        #: the graph with the changes that a call makes, and what calls it
+        #: the graph with the changes that a call makes
         self._whole: torch.fx.GraphModule | None = None
-        self._runs: Runs | None = None
         self._shelf = CodeBundle(code or {})
         #: a spec of which no size is fixed that could be dynamic; None if there is nothing to say
         self.suggested = suggested
@@ -129,9 +131,12 @@ class Exported:
         return self._running()(*call.args, **call.kwargs)
 
     def _running(self) -> Runs:
-        if self._runs is None:
-            self._runs = Runs(self._with_changes(), self.name, self._backend, self._shelf)
-        return self._runs
+        if self._runs is not None:
+            return self._runs
+        made = Runs(self._with_changes(), self.name, self._backend, self._shelf)
+        # Threads that come at once take the same one, or each of them would compile. No lock: a
+        # process that is forked meanwhile would wait for it.
+        return vars(self).setdefault("_runs", made)
 
     def _check_memory(self, bound: Mapping[str, object]) -> None:
         """The graph takes what it changes for apart from all else."""
@@ -244,7 +249,7 @@ class Exported:
             module = self.graph_module
             recorded = computes_gradients(module.graph)
             with undisturbed(module), _put_back(module), torch.set_grad_enabled(recorded):
-                args, kwargs = example_call(self._program)
+                args, kwargs = example_call(self._program, for_graph=True)
                 try:
                     runs(*args, **kwargs)
                 except Exception as error:

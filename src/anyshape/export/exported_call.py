@@ -22,6 +22,7 @@ from anyshape.export.program import share_weights, with_weights_of
 from anyshape.ops.modes import back_to, modes_now
 from anyshape.runtime.loader.code_bundle import CodeBundle, opened
 from anyshape.support.lazy_dataclass import replace
+from anyshape.support.spelling import did_you_mean
 
 
 def plain_module(graph_module: torch.fx.GraphModule, name: str) -> torch.nn.Module:
@@ -109,4 +110,5 @@ class Runs:
 
 def check_backend(backend: str) -> None:
     if backend not in BACKENDS:
-        raise BadOption(option="backend", value=backend, accepted='it takes "native" or "eager"')
+        accepted = f'it takes "native" or "eager"{did_you_mean(backend, BACKENDS)}'
+        raise BadOption(option="backend", value=repr(backend), accepted=accepted)

@@ -23,6 +23,7 @@ import torch.fx
 
 from anyshape.export import results
 from anyshape.export.copy_on_write import method_on_copies, on_copies
+from anyshape.export.layout_dependence import has_unknown_calls, writes_by_layout
 from anyshape.export.mutation_schema import Unknown, Write, write_of
 from anyshape.export.observe_aliases import Observed, is_external, observe
 from anyshape.export.operators import UnknownName, name_of
@@ -42,18 +43,20 @@ def make_functional(
     module: torch.fx.GraphModule,
     example: Callable[[], Mapping[str, object]],
     facts: Facts,
-) -> list[str]:
+) -> tuple[list[str], bool]:
     """Rewrite the graph of a module. Returns what a call changes, by name; if there is anything,
-    the output is a pair: the result, and the pairs of what changes with its new value."""
+    the output is a pair: the result, and the pairs of what changes with its new value. And whether
+    it is so for inputs of this layout only."""
     try:
         writes = {node: write for node in module.graph.nodes if (write := write_of(node))}
         if not writes:
-            return []
+            return [], has_unknown_calls(module.graph)
         observed = observe(module, example(), writes)
     except Unknown as error:
         raise NotFunctional(str(error)) from None
     except Exception as error:
         raise NotFunctional(f"its example cannot be run again: {error}") from error
+    by_layout = has_unknown_calls(module.graph) or writes_by_layout(module.graph, writes, observed)
     graph = torch.fx.Graph()
     copies: dict[Node, Node] = {}
     # On a copy, so that a graph which has to stay as it is does.
@@ -63,7 +66,7 @@ def make_functional(
     changes = _Rewriting(graph, observed.for_copies(copies), facts).run()
     graph.lint()
     module.graph = graph
-    return changes
+    return changes, by_layout
 
 
 class _Rewriting(Versions):

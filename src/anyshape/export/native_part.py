@@ -34,9 +34,14 @@ def parts(code: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         yield f"{FOLDER}{name}", data
 
 
+def is_in(archive: zipfile.ZipFile) -> bool:
+    """Whether there is any, by the names of files alone."""
+    return _ABOUT in archive.namelist()
+
+
 def read(archive: zipfile.ZipFile) -> tuple[dict[str, bytes], list[str]]:
     """The code of a package that can be used here, and what there is to say if there is none."""
-    if _ABOUT not in archive.namelist():
+    if not is_in(archive):
         return {}, ["the package has no native code: it is made of the graph"]
     try:
         about = json.loads(archive.read(_ABOUT))

@@ -39,6 +39,7 @@ from anyshape.export.json_graph import (
 )
 from anyshape.export.operators import is_word
 from anyshape.export.program import Program, put_tensor
+from anyshape.support.spelling import did_you_mean
 from anyshape.symbolic import Range
 
 FORMAT: Final = "anyshape package"
@@ -172,9 +173,8 @@ def load(
     """The program of a package, native code that comes with it (if it is trusted), and notes;
     `BadPackage` says what is wrong with one that cannot be read."""
     if native_code not in (None, "trusted"):
-        raise BadOption(
-            option="native_code", value=native_code, accepted='it takes None or "trusted"'
-        )
+        accepted = f'it takes None or "trusted"{did_you_mean(native_code, ["trusted"])}'
+        raise BadOption(option="native_code", value=repr(native_code), accepted=accepted)
     for kind in classes:
         results.know_class(kind)
     file = os.fspath(path)
@@ -198,9 +198,14 @@ def load(
         if config.on_compile_error == "raise" and isinstance(error, AttributeError):
             raise
         raise _bad(file, f"{type(error).__name__}: {error}", "what `ep.save` writes") from error
-    if native_code is not None:
-        with zipfile.ZipFile(file) as archive:
+    with zipfile.ZipFile(file) as archive:
+        if native_code is not None:
             code, notes = native_part.read(archive)
+        elif native_part.is_in(archive):
+            notes = [
+                "the package has native code, which is not used: it may do anything, and"
+                ' load(path, native_code="trusted") takes it'
+            ]
     return read, code, notes
 
 
@@ -215,7 +220,7 @@ def _contents(file: str) -> tuple[dict[str, object], dict[str, object], bytes]:
     except FileNotFoundError:
         raise
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, zlib.error) as error:
-        raise _bad(file, f"it is damaged or cut off ({error})", "a zip file") from None
+        raise _bad(file, f"it is damaged or cut off ({error})", "a whole zip file") from None
     except KeyError as error:
         raise _bad(file, str(error.args[0]), f"{_ABOUT}, {_PROGRAM} and {_WEIGHTS}") from None
     texts: list[dict[str, Any]] = []

@@ -10,7 +10,6 @@ import torch
 
 from anyshape.capture.contract import HasSizes
 from anyshape.capture.record.inputs import ExactLayout
-from anyshape.capture.trace import Trace
 from anyshape.errors import CannotExport
 from anyshape.export.attempt import Attempt, Subject
 from anyshape.export.conditions import Condition, ConditionPath, named, type_name
@@ -19,8 +18,6 @@ from anyshape.export.suggest import is_dynamic
 from anyshape.guards.guard import Guard, Kind, SymbolSource, TensorSpec
 from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Access, Path
-from anyshape.ops.node_meta import CALL
-from anyshape.ops.table import lookup
 from anyshape.shapes.bind_spec import Leaf
 from anyshape.symbolic import (
     EVERYTHING,
@@ -38,8 +35,9 @@ from anyshape.symbolic.logic import Truth
 from anyshape.symbolic.ranges import intersect
 
 
-def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
-    """What its inputs must be."""
+def inputs_of(subject: Subject, attempt: Attempt, by_layout: bool) -> Inputs:
+    """What its inputs must be. `by_layout`: the graph is right for those that lie in memory as the
+    example's do, and may not be for others."""
 
     def is_given(path: Path) -> bool:
         return path.root.access is Access.LOCAL and path.root.key != subject.self_name
@@ -59,7 +57,7 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
         is_given,
         sizes,
         frozenset(map(way_of, attempt.changed)),
-        not trace.asks_for_layout and not _depends_on_layout(trace),
+        not trace.asks_for_layout and not by_layout,
     )
     conditions = list(made.conditions(trace.guards))
     conditions += _unread(_spoken_of(subject, attempt), conditions, trace.symbols, names)
@@ -70,25 +68,6 @@ def inputs_of(subject: Subject, attempt: Attempt) -> Inputs:
     left = [substitute_fact(fact, _narrowed(fact, ranges)) for fact in facts]
     texts = dict.fromkeys(to_text(fact) for fact in left if not isinstance(fact, Truth))
     return Inputs(conditions, sources, ranges, tuple(texts), starred_in(subject.signature))
-
-
-#: They give views of tensors that lie in one way, and copies of others.
-_MAY_COPY: Final = frozenset(
-    {"reshape", "reshape_as", "flatten", "ravel", "contiguous", "to", "cpu", "type", "type_as"}
-)
-
-
-def _depends_on_layout(trace: Trace) -> bool:
-    """Whether the graph writes to what may be a view of something for other layouts."""
-    calls = [
-        node.meta[CALL]
-        for segment in trace.segments
-        for node in segment.graph.graph.nodes
-        if CALL in node.meta
-    ]
-    entries = [lookup(call.function) for call in calls]
-    writes = any(entry is None or entry.in_place for entry in entries)
-    return writes and any(entry is None or entry.op.name in _MAY_COPY for entry in entries)
 
 
 def _facts(attempt: Attempt, names: Mapping[Symbol, str | int]) -> Iterator[Fact]:

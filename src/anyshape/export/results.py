@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from anyshape.errors import ExportCheckFailed
+from anyshape.ops.runtime_checks import check_sizes
 
 
 class Record(OrderedDict[Any, Any]):
@@ -179,6 +180,7 @@ def expect_requires_grad(tensor: torch.Tensor, expected: bool, name: str) -> Non
 OPERATORS: Final[dict[str, Callable[..., Any]]] = {
     f"anyshape.{function.__name__}": function
     for function in (
+        check_sizes,
         expect,
         as_list,
         as_tuple,
@@ -197,5 +199,5 @@ OPERATORS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 #: All but those that check: they put the result together, after everything has been computed.
-CHECKS: Final = frozenset({expect, expect_no_grad, expect_requires_grad})
+CHECKS: Final = frozenset({check_sizes, expect, expect_no_grad, expect_requires_grad})
 PUT_TOGETHER: Final = frozenset(OPERATORS.values()) - CHECKS

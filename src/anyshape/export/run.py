@@ -32,6 +32,7 @@ from anyshape.export.exported import Exported
 from anyshape.export.functionalize import NotFunctional, make_functional
 from anyshape.export.graph import GraphBuilder, Weights
 from anyshape.export.inputs import SizeSource, way_of
+from anyshape.export.layout_dependence import has_views_by_layout
 from anyshape.export.program import Program
 from anyshape.export.requirements import inputs_of, symbol_names
 from anyshape.export.show import say_shapes
@@ -273,8 +274,8 @@ def program_of(subject: Subject, attempt: Attempt) -> tuple[Program, list[str]]:
     )
     graph_module = builder.build()
     graph_module.train(subject.module.training if subject.module is not None else False)
-    changes, notes = _made_functional(graph_module, subject, attempt)
-    inputs, names = inputs_of(subject, attempt), symbol_names(attempt)
+    changes, by_layout, notes = _made_functional(graph_module, subject, attempt)
+    inputs, names = inputs_of(subject, attempt, by_layout), symbol_names(attempt)
     say_shapes(graph_module.graph, names)
     examples = {
         name: trace.facts.hints[made] for made, name in names.items() if isinstance(name, str)
@@ -301,19 +302,21 @@ def _with_backward(trace: Trace) -> tuple[Trace, list[str]]:
 
 def _made_functional(
     graph_module: torch.fx.GraphModule, subject: Subject, attempt: Attempt
-) -> tuple[list[str], list[str]]:
-    """What a call changes, and what there is to say if the graph changes it itself."""
+) -> tuple[list[str], bool, list[str]]:
+    """What a call changes, whether that is so for inputs of this layout only, and what there is to
+    say if the graph changes it itself."""
 
     def example() -> dict[str, object]:
         return {name: copy_of(value) for name, value in subject.arguments.bound.items()}
 
     try:
         with undisturbed(None):
-            changes = make_functional(graph_module, example, attempt.trace.facts)
+            changes, by_layout = make_functional(graph_module, example, attempt.trace.facts)
     except NotFunctional as error:
-        return [], [f"the graph changes tensors in place: {error}"]
+        by_layout = has_views_by_layout(graph_module.graph)
+        return [], by_layout, [f"the graph changes tensors in place: {error}"]
     graph_module.recompile()
-    return changes, []
+    return changes, by_layout, []
 
 
 # -- the calls that a user gives as examples, in the forms in which they can be written ------------

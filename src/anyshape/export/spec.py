@@ -25,6 +25,7 @@ from anyshape.shapes.bind_spec import Leaf, Matcher
 from anyshape.shapes.shape_string import Word
 from anyshape.shapes.spec import Item, read
 from anyshape.support.lazy_dataclass import dataclass, replace
+from anyshape.support.spelling import did_you_mean
 
 PLACE: Final = "dynamic_shapes"
 _BY_POSITION: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -171,7 +172,8 @@ class Arguments:
         raise BadShapeSpec(
             place=place,
             found=f"{self.function} has no argument {name!r}",
-            expected=f"one of its arguments: {', '.join(names) or 'none'}",
+            expected=f"one of its arguments: {', '.join(names) or 'none'}"
+            + did_you_mean(name, names),
         )
 
 

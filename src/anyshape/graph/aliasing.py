@@ -29,6 +29,9 @@ class Storage:
     outside: bool = False
     #: whether there are views of it that only strides tell of: it has to be in memory
     by_strides: bool = False
+    #: whether its memory is laid out otherwise than the program has it: of its views index maps
+    #: alone tell where elements are
+    relaid: bool = False
     #: other roots that may share its memory, as far as we know
     entangled: set[Storage] = field(default_factory=set["Storage"])
     #: how often it was written to, for its version counter: natively, and by torch in the memory
@@ -66,15 +69,16 @@ class TensorView:
         if known is not None:
             return known
         dtype = whole.dtype
-        if whole.memory is not None or self.index_map is None:
+        if (whole.memory is not None and not self.root.relaid) or self.index_map is None:
             memory = self.memory()
             assert memory is not None
             self._value = values.new(self.meta.shape, dtype, None, (), memory=memory)
         else:
             source, index_map = self.base.value(values), self.index_map
+            relaid = self.root.relaid
 
             def at(index: Index) -> Scalar:
-                if whole.memory is None:
+                if whole.memory is None or relaid:
                     return source.at(index_map(index))
                 # Stored since: the strides of the view are simpler than the way through the map.
                 return expr.load(
@@ -110,9 +114,9 @@ class TensorView:
         return None if before is None or self.view is None else (*before, self.view)
 
     def memory(self) -> Memory | None:
-        """Where it is kept, if it is."""
+        """Where it is kept, if it is and strides can tell."""
         whole = self.root.value.memory
-        if whole is None:
+        if whole is None or (self.root.relaid and self.base is not None):
             return None
         return whole if self.base is None else self._within(whole)
 

@@ -4,11 +4,13 @@ with dropout, which that kernel does not have, by products and a softmax, as tor
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Container
+from typing import Any, Final
 
 import torch
 import torch.fx
 
+from anyshape.graph.plan import known_arguments
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.families.attention import attention_with_logsumexp
@@ -18,15 +20,17 @@ from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED
 from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import replace
 
+_ON_CPU: Final = ("cpu",)
 
-def _attention_on_cpu(node: torch.fx.Node) -> dict[str, Any] | None:
-    """What attention with gradients is given."""
+
+def attention_arguments(node: torch.fx.Node, devices: Container[str]) -> dict[str, Any] | None:
+    """What attention with gradients is given, on one of these kinds of devices."""
     meta, call = node.meta.get(RESULT), node.meta.get(CALL)
     if call is None or ARGUMENT in node.meta or UNRECORDED in node.meta:
         return None
-    if not (isinstance(meta, Meta) and meta.requires_grad and meta.device.type == "cpu"):
+    if not (isinstance(meta, Meta) and meta.requires_grad and meta.device.type in devices):
         return None
-    return _arguments(call.function, call.args, call.kwargs)
+    return _arguments(call.function, *known_arguments(node, call))
 
 
 def _arguments(function: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
@@ -39,10 +43,11 @@ def _arguments(function: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
         return None
 
 
-def _is_fused(given: dict[str, Any], terms: TermGraph) -> bool:
+def heads_fit(given: dict[str, Any], terms: TermGraph) -> bool:
+    """Whether these are heads that fused kernels take, without dropout."""
     query, key, value = heads = [given[name] for name in ("query", "key", "value")]
     mask, scale = given["attn_mask"], given["scale"]
-    if given["dropout_p"] != 0 or given["enable_gqa"] or type(given["is_causal"]) is not bool:
+    if given["dropout_p"] != 0 or type(given["is_causal"]) is not bool:
         return False
     if any(each.rank != 4 or each.dtype is not query.dtype for each in heads):
         return False
@@ -52,18 +57,22 @@ def _is_fused(given: dict[str, Any], terms: TermGraph) -> bool:
         plain = mask.dtype in (torch.bool, query.dtype) and mask.rank in (2, 4)
         if given["is_causal"] or mask.requires_grad or not plain:
             return False
-    pairs = [(query.shape[dim], each.shape[dim]) for each in (key, value) for dim in (0, 1, 3)]
-    return all(terms.is_same(a, b) for a, b in [*pairs, (key.shape[2], value.shape[2])])
+    alike = (0, 3) if given["enable_gqa"] else (0, 1, 3)
+    pairs = [(query.shape[dim], each.shape[dim]) for each in (key, value) for dim in alike]
+    pairs += [(key.shape[dim], value.shape[dim]) for dim in (1, 2)]
+    return all(terms.is_same(a, b) for a, b in pairs)
 
 
 def with_logsumexp(
     node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
 ) -> torch.fx.Node | None:
     """The result, of a call that gives the logsumexp beside it."""
-    metas = _attention_on_cpu(node)
-    if metas is None or not _is_fused(metas, terms) or not torch._C._get_flash_sdp_enabled():
+    metas = attention_arguments(node, _ON_CPU)
+    if metas is None or metas["enable_gqa"] or not heads_fit(metas, terms):
         return None
-    tensors = _tensors(node, metas, terms, mapped)
+    if not torch._C._get_flash_sdp_enabled():
+        return None
+    tensors = tensor_terms(node, metas, terms, mapped)
     result, _ = terms.record(attention_with_logsumexp, *tensors, metas["is_causal"], metas["scale"])
     whole = result.node.args[0]
     logsumexp = replace(whole.meta[RESULT][1], requires_grad=False)
@@ -76,12 +85,12 @@ def with_dropout(
     node: torch.fx.Node, terms: TermGraph, mapped: dict[torch.fx.Node, torch.fx.Node]
 ) -> torch.fx.Node | None:
     """The scores, their softmax, noise, and the product with the values."""
-    metas = _attention_on_cpu(node)
+    metas = attention_arguments(node, _ON_CPU)
     if metas is None or type(metas["dropout_p"]) is not float or not metas["dropout_p"]:
         return None
     if metas["enable_gqa"] or not isinstance(metas["scale"], float | None):
         return None
-    query, key, value, mask = _tensors(node, metas, terms, mapped)
+    query, key, value, mask = tensor_terms(node, metas, terms, mapped)
     size = query.shape[-1]
     if not isinstance(size, int) or type(metas["is_causal"]) is not bool:
         return None
@@ -111,7 +120,7 @@ def _masked_shares(scores: Term, mask: Term) -> Term:
     return scores.masked_fill(empty, 0.0).softmax(-1).masked_fill(empty, 0.0)
 
 
-def _tensors(
+def tensor_terms(
     node: torch.fx.Node,
     metas: dict[str, Any],
     terms: TermGraph,

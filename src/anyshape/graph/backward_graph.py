@@ -16,6 +16,7 @@ import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
+from anyshape.config import TrainingMemory
 from anyshape.graph.alias_analysis import root_of
 from anyshape.graph.autograd_step import (
     AutogradStep,
@@ -23,21 +24,39 @@ from anyshape.graph.autograd_step import (
     RecordedOperator,
     placed,
 )
-from anyshape.graph.backward_cut import kept_and_again
+from anyshape.graph.backward_cut import RECOMPUTED, Recomputed, kept_and_again
+from anyshape.graph.channels_last import CHANNELS_LAST
 from anyshape.graph.checkpoint_regions import region_at
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
-from anyshape.graph.recorded_operators import NothingNative, draws, gives_sparse, is_by_torch
+from anyshape.graph.recorded_operators import (
+    NothingNative,
+    draws,
+    gives_sparse,
+    is_by_torch,
+    writes_when_run_again,
+)
 from anyshape.graph.size_symbols import shown_by, symbols_in
 from anyshape.graph.term_graph import Number, TermGraph
 from anyshape.graph.training_decompositions import decomposed, part_of
+from anyshape.graph.training_layout import keep_channels_last
 from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.gradient import NoGradient, Term, sum_to
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.modes import enter_mode, leave_mode
-from anyshape.ops.node_meta import ARGUMENT, CALL, FACTS, RESULT, SYMBOL, UNRECORDED, RecordedCall
+from anyshape.ops.node_meta import (
+    ARGUMENT,
+    CALL,
+    FACTS,
+    LAYOUT,
+    RESULT,
+    SYMBOL,
+    UNRECORDED,
+    RecordedCall,
+)
 from anyshape.ops.op import GRADIENT
+from anyshape.ops.runtime_checks import CHECKS
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Expr, Symbol
@@ -64,6 +83,8 @@ class TrainingGraphs(NamedTuple):
     by_torch: Mapping[str, str]
     #: nodes that are kept, by their numbers
     kept: tuple[int, ...]
+    #: places among them of images that are kept with their channels last
+    relaid: tuple[int, ...]
     #: how many operators are computed again
     again: int
     #: outputs that lie in the memory of something that is kept
@@ -81,11 +102,12 @@ def training_graphs(
     program: FunctionalGraph,
     used: Sequence[int] | None = None,
     whole: TrainingGraphs | None = None,
+    memory: TrainingMemory = "eager",
 ) -> TrainingGraphs:
     """Raises `Unlowerable` where gradients cannot be written down. `program`: the graph without
     writes. `used`: the outputs that gradients come back for, if not for all; then the forward graph
-    is that of the `whole`."""
-    return _Backward(graph, program, used, whole).graphs()
+    is that of the `whole`. `memory`: what is computed again."""
+    return _Backward(graph, program, used, whole, RECOMPUTED[memory]).graphs()
 
 
 class _Backward(TermGraph):
@@ -97,12 +119,15 @@ class _Backward(TermGraph):
         program: FunctionalGraph,
         used: Sequence[int] | None,
         whole: TrainingGraphs | None,
+        recomputed: Recomputed,
     ) -> None:
         super().__init__(torch.fx.Graph(), graph.meta[FACTS])
         self._module = graph
         self._only, self._whole = used, whole
+        self._recomputed = recomputed
         self._program = program
-        made = self._decomposed = decomposed(self._program.graph, graph.meta[FACTS])
+        kernels = dict(program.kernels)
+        made = self._decomposed = decomposed(program.graph, graph.meta[FACTS], kernels)
         self._nodes = list(made.graph.nodes)
         unstable = self._program.unstable
         self._unstable = {made.mapped[each] for each in unstable if each in made.mapped}
@@ -208,8 +233,8 @@ class _Backward(TermGraph):
                 raise Unlowerable(f"a result requires grad, and modes change ({node.args})")
             call = node.meta.get(CALL)
             if call is None:
-                if any(RESULT in each.meta for each in node.all_input_nodes) and (
-                    node.target is not operator.getitem
+                if any(RESULT in each.meta for each in node.all_input_nodes) and not (
+                    node.target is operator.getitem or node.target in CHECKS
                 ):
                     raise Unlowerable("a result requires grad, and a number depends on data")
                 continue
@@ -280,7 +305,11 @@ class _Backward(TermGraph):
             "function": entry.op.name,
         }
         found: list[tuple[torch.fx.Node, Term]] = []
-        for name, each in row(grad, **taken_by(row, {**metas, **arguments})).items():
+        given = row(grad, **taken_by(row, {**metas, **arguments}))
+        if not isinstance(given, dict) or not given.keys() <= arguments.keys():
+            wanted = f"gradients by the names of arguments ({', '.join(arguments)})"
+            raise TypeError(f"the gradient row of `{entry.op.name}` gave {given!r}, not {wanted}")
+        for name, each in given.items():
             found += self._fitted(arguments[name], each)
         # All of them, or none: nothing is left of a row that gives up.
         for owner, each in found:
@@ -314,6 +343,8 @@ class _Backward(TermGraph):
         self._by_torch.setdefault(entry.op.name if entry else str(step), why)
         if entry is not None and gives_sparse(entry, call):
             raise Unlowerable("a result requires grad, and a gradient is sparse")
+        if writes_when_run_again(entry, node, call):
+            raise Unlowerable("a result requires grad, and an operator updates its arguments")
         known = placed(node, call)
         given = list(known.given)
         results = sorted(grad) if isinstance(grad, dict) else None
@@ -394,7 +425,9 @@ class _Backward(TermGraph):
         own, outer = self._used(results)
         known = None if self._whole is None else [self._nodes[n] for n in self._whole.kept]
         before = None if self._whole is None else [inputs[n] for n in self._whole.inputs]
-        kept, again = kept_and_again(self._nodes, outer, self._asked, known, before)
+        kept, again = kept_and_again(
+            self._nodes, outer, self._asked, known, before, self._recomputed, self.facts
+        )
         final = torch.fx.Graph()
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         read = {*outer, *(each for node in again for each in node.all_input_nodes)}
@@ -402,11 +435,15 @@ class _Backward(TermGraph):
             raise Unlowerable("a result requires grad, and its gradient needs what is written to")
         read -= {*kept}
         taken = [n for n, node in enumerate(inputs) if node in read and SYMBOL not in node.meta]
+        forward = self._forward(outputs, kept)
+        relaid = self._relaid(forward, len(outputs))
         tensors = (*kept, *(inputs[n] for n in taken), *given)
-        for node in tensors:
+        for number, node in enumerate(tensors):
             new = mapped[node] = final.placeholder(node.name)
             if RESULT in node.meta:
                 new.meta[RESULT] = self.without_grad(node.meta[RESULT])
+            if number in relaid:
+                new.meta[LAYOUT] = CHANNELS_LAST
         numbers = {node.meta[SYMBOL]: node for node in inputs if SYMBOL in node.meta}
         symbols = [*self.symbols, *(each for each, node in numbers.items() if node in read)]
         # A size may be known by a product with others alone.
@@ -445,9 +482,7 @@ class _Backward(TermGraph):
         final.output(tuple(mapped[node] for node in results))
         numbers_of = {node: number for number, node in enumerate(self._nodes)}
         return TrainingGraphs(
-            self._module_of(self._forward(outputs, kept))
-            if self._whole is None
-            else self._whole.forward,
+            forward,
             self._module_of(final),
             len(outputs),
             tuple(differentiable),
@@ -457,6 +492,7 @@ class _Backward(TermGraph):
             tuple(n for n, node in enumerate(inputs) if _has_grad(node) and n not in wanted),
             self._by_torch,
             tuple(numbers_of[node] for node in kept),
+            relaid,
             len(again),
             self._in_kept(outputs, kept),
             any(CALL in node.meta and draws(node, node.meta[CALL]) for node in self._nodes),
@@ -490,7 +526,19 @@ class _Backward(TermGraph):
         outer = {self._outer_of[node] for node in own if node in self._outer_of}
         return own, [node for node in self._nodes if node in outer]
 
-    def _forward(self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]) -> torch.fx.Graph:
+    def _relaid(self, forward: torch.fx.GraphModule, outputs: int) -> tuple[int, ...]:
+        if self._whole is not None:
+            return self._whole.relaid
+        results: Any = forward.graph.output_node().args[0]
+        nodes, own = list(forward.graph.nodes), {*results[:outputs]}
+        keep_channels_last(nodes, {*results[outputs:]} - own, self.facts.hints)
+        return tuple(n for n, node in enumerate(results[outputs:]) if LAYOUT in node.meta)
+
+    def _forward(
+        self, outputs: Sequence[Any], kept: Sequence[torch.fx.Node]
+    ) -> torch.fx.GraphModule:
+        if self._whole is not None:
+            return self._whole.forward
         graph = torch.fx.Graph()
         mapped: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in self._nodes:
@@ -500,7 +548,7 @@ class _Backward(TermGraph):
                 graph.output((*own, *made))
             else:
                 mapped[node] = self._copied(graph, node, mapped)
-        return graph
+        return self._module_of(graph)
 
     def _kept(self, graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
         """A node as it is kept: inputs are the program's, which may write to them."""

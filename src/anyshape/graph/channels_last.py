@@ -4,7 +4,8 @@ which tensors are stored so for them.
 torch computes some convolutions several times faster that way. A program does not ask for it, and
 does not see it: a tensor is stored so only if nobody but native code reads it, which finds each
 element where it is. Whoever needs the tensor as the program has it gets a copy
-(`Materialize.materialize_storage`). Nothing but speed depends on what is decided here.
+(`Materialize.materialize_storage`). Nothing but speed depends on what is decided here. Graphs with
+gradients have rules of their own (`training_layout`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CHANNELS_LAST: Final = channels_last(4)
 _MANY_PIXELS: Final = 64
 
 #: Beside what is computed element by element: what gives each pixel of several pixels.
-_GIVE_PIXELS: Final = frozenset({"cat", "interpolate", "batch_norm", "functional_batch_norm"})
+GIVE_PIXELS: Final = frozenset({"cat", "interpolate", "batch_norm", "functional_batch_norm"})
 
 
 class ChannelsLast:
@@ -42,26 +43,29 @@ class ChannelsLast:
         self.stored: set[torch.fx.Node] = set()
         if not torch.backends.mkldnn.is_available():
             return
-        self.convolutions = {node for node in nodes if self._is_faster(node)}
+        self.convolutions = {node for node in nodes if self.is_faster(node)}
         if self.convolutions:
-            for node in reversed(nodes):
-                if _is_image(node.meta.get(RESULT)) and self._is_read_so(node):
-                    self.stored.add(node)
+            self._store(nodes)
 
-    def _is_faster(self, node: torch.fx.Node) -> bool:
+    def _store(self, nodes: Sequence[torch.fx.Node]) -> None:
+        for node in reversed(nodes):
+            if is_image(node.meta.get(RESULT)) and self._is_read_so(node):
+                self.stored.add(node)
+
+    def is_faster(self, node: torch.fx.Node) -> bool:
         entry = match_of(node)
-        if entry is None or entry.op.name != "conv2d" or not _is_image(node.meta.get(RESULT)):
+        if entry is None or entry.op.name != "conv2d" or not is_image(node.meta.get(RESULT)):
             return False
         call = node.meta[CALL]
         if len(call.args) < 2 or not isinstance(node.args[0], torch.fx.Node):
             return False
         image, weight, *more = call.args
-        if not _is_image(image) or not isinstance(weight, Meta) or weight.rank != 4:
+        if not is_image(image) or not isinstance(weight, Meta) or weight.rank != 4:
             return False
         given = more[1] if len(more) > 1 else call.kwargs.get("stride", 1)
         steps = given if isinstance(given, tuple | list) else (given,)
         sizes = (*weight.shape, *image.shape[2:], *steps)
-        seen = [found for size in sizes if (found := self._as_seen(size)) is not None]
+        seen = [found for size in sizes if (found := self.as_seen(size)) is not None]
         if len(seen) != len(sizes):
             return False
         made, read, high, wide, rows, columns, *strides = seen
@@ -72,7 +76,7 @@ class ChannelsLast:
             return False  # The copy of the image would be a large part of what the call needs.
         return rows * columns >= _MANY_PIXELS * read
 
-    def _as_seen(self, size: Any) -> int | None:
+    def as_seen(self, size: Any) -> int | None:
         """What a size was when the program was captured."""
         if isinstance(size, int):
             return size
@@ -85,16 +89,16 @@ class ChannelsLast:
         gains = False
         for user in node.users:
             entry = match_of(user)
-            if entry is None or not _is_lowered(entry) or _writes(user):
+            if entry is None or not is_lowered(entry) or _writes(user):
                 return False
             if user in self.convolutions:
                 gains |= user.args[0] is node
-            elif entry.op.lowering is Kind.POINTWISE or entry.op.name in _GIVE_PIXELS:
+            elif entry.op.lowering is Kind.POINTWISE or entry.op.name in GIVE_PIXELS:
                 gains |= user in self.stored
         return gains
 
 
-def _is_image(meta: object) -> bool:
+def is_image(meta: object) -> bool:
     return (
         isinstance(meta, Meta)
         and meta.rank == 4
@@ -104,7 +108,7 @@ def _is_image(meta: object) -> bool:
     )
 
 
-def _is_lowered(entry: OpMatch) -> bool:
+def is_lowered(entry: OpMatch) -> bool:
     """Whether native code computes it from elements, and makes no view."""
     name = entry.op.name
     return name in NATIVE and name not in VIEWS and name not in VIEWS_OF_EACH

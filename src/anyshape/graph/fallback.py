@@ -34,7 +34,7 @@ from anyshape.ops.effects import may_be_written, schema_of_extension, written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef
-from anyshape.ops.meta import Meta
+from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
 from anyshape.ops.op import OpKind as Kind
 from anyshape.ops.runtime_checks import CHECKS
@@ -254,8 +254,10 @@ class Calling(Mutation):
             return slice(*(self._references(part) for part in (tree.start, tree.stop, tree.step)))
         return tree
 
-    def _given(self, name: str, meta: Meta | None) -> TensorView | Foreign:
-        """A tensor that Python has."""
+    def _given(
+        self, name: str, meta: Meta | None, layout: Layout | None = None
+    ) -> TensorView | Foreign:
+        """A tensor that Python has. `layout`: of its memory, if that is not the program's."""
         if meta is None or meta.dtype not in DTYPES:
             return Foreign(name)
         if meta.device != self.device:
@@ -263,11 +265,13 @@ class Calling(Mutation):
                 return Foreign(name)
             raise Unlowerable(f"a tensor on {meta.device}")
         dtype = DTYPES[meta.dtype]
-        self.held[name] = BufferDecl(name, dtype, meta.shape, meta.strides, given=True)
-        memory = Memory(name, meta.strides)
-        return TensorView(
-            Storage(meta, self.values.new(meta.shape, dtype, None, memory=memory), True), meta
-        )
+        own = meta if layout is None else meta.like(layout=layout)
+        self.held[name] = BufferDecl(name, dtype, meta.shape, own.strides, given=True)
+        value = self.values.new(meta.shape, dtype, None, memory=Memory(name, own.strides))
+        if layout is None:
+            return TensorView(Storage(meta, value, True), meta)
+        self._laid_out[value] = own
+        return TensorView(Storage(meta, value, relaid=True), meta)
 
 
 def entangle(roots: list[Storage]) -> None:

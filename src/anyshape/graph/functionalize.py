@@ -23,7 +23,7 @@ from anyshape.graph.plan import Unlowerable, paired_tree
 from anyshape.graph.term_graph import Number, RecordedTerms
 from anyshape.graph.training_decompositions import part_of
 from anyshape.ops.bind import Unbound, bind_match, works_in_place
-from anyshape.ops.effects import is_mutable, may_draw, written_by
+from anyshape.ops.effects import is_mutable, may_draw, may_write, written_by
 from anyshape.ops.gradient import NoGradient, Term
 from anyshape.ops.meta import Dense, Layout, Meta
 from anyshape.ops.node_meta import CALL, FACTS, RESULT, SYMBOL, UNRECORDED, WRITTEN
@@ -48,6 +48,8 @@ class FunctionalGraph(NamedTuple):
     #: numbers of the inputs that are written to, and of those of them that something reads
     written: tuple[int, ...] = ()
     read: tuple[int, ...] = ()
+    #: attention's kernels, by node, where they were asked for
+    kernels: tuple[tuple[Node, str], ...] = ()
 
 
 def functionalized(graph: torch.fx.GraphModule) -> FunctionalGraph:
@@ -416,6 +418,8 @@ def _writes(node: Node) -> bool:
     call = node.meta.get(CALL)
     if call is None:
         return False
+    if lookup(call.function) is None and may_write(call.function):
+        return True  # A method of torch that has no row, such as `fill_diagonal_`.
     return works_in_place(call.function, call.args, call.kwargs) or is_mutable(call.function)
 
 

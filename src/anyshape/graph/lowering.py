@@ -7,6 +7,7 @@ computed several times.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,24 +20,37 @@ from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.autograd_step import Step
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
 from anyshape.graph.fallback import may_write
+from anyshape.graph.fused_attention import AttentionFusion
 from anyshape.graph.local_order import in_local_order
 from anyshape.graph.plan import (
     Plan,
+    TensorRef,
     Unlowerable,
     View,
     leaves,
 )
 from anyshape.graph.repeat_elision import Skipping
+from anyshape.graph.size_symbols import shown_by
+from anyshape.graph.training_layout import TrainingLayout
 from anyshape.ops.bind import OpCall, Unbound, bind_match
 from anyshape.ops.lowering.float8 import FLOAT8_DTYPES, is_as_on_processors
-from anyshape.ops.lowering.values import DTYPES, NotAView, NotLowered, NumberRef, Rearranged, Value
+from anyshape.ops.lowering.scalar_range_check import INTEGERS, must_be_within
+from anyshape.ops.lowering.values import (
+    DTYPES,
+    Memory,
+    NotAView,
+    NotLowered,
+    NumberRef,
+    Rearranged,
+    Value,
+)
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, SYMBOL, VERSION
+from anyshape.ops.node_meta import ARGUMENT, CALL, LAYOUT, RESULT, SYMBOL, VERSION
 from anyshape.ops.op import MOVES, NATIVE, VIEWS, VIEWS_OF_EACH, WRITES, Op, OpKind
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import OpMatch, lookup
-from anyshape.symbolic import Symbol, product
-from anyshape.symbolic.expr import of_atom
+from anyshape.symbolic import Expr, Symbol, product
+from anyshape.symbolic.expr import atoms_in, bare_symbol, of_atom, operands_of
 
 #: An expression of more operations than this is stored rather than computed twice, or grown on.
 MOST_TWICE: Final = 6
@@ -53,7 +67,10 @@ class Lowering(Settling):
     #: whether memory goes back as early as can be; inputs are the caller's
     _at_once = False
     _kept: set[str]
+    _fusion: AttentionFusion
     few_rows = 0
+    #: integers that the program is given, which are no sizes of tensors
+    _unbounded: frozenset[Symbol] | set[Symbol] = frozenset()
 
     def run(self, graph: torch.fx.Graph, *, whole: bool = False, at_once: bool = False) -> Plan:
         """`whole`: equal parts are not left out. `at_once`: outputs are stored where the program
@@ -67,10 +84,15 @@ class Lowering(Settling):
         self._sharing = Sharing(graph, may_write)
         if self._sharing.is_written:
             nodes = in_local_order(nodes, self._sharing, may_write)
-        self.pixels = ChannelsLast(nodes, self.facts.hints)
+        placeholders = [node for node in nodes if node.op == "placeholder"]
+        symbols = {node.meta[SYMBOL] for node in placeholders if SYMBOL in node.meta}
+        self._unbounded = symbols - shown_by(placeholders)
+        layout = TrainingLayout if at_once else ChannelsLast
+        self.pixels = layout(nodes, self.facts.hints)
         matters = self._sharing.matters
         self._at_once, self._kept = at_once, set[str]()
         results = set(nodes[-1].all_input_nodes) if at_once else set[torch.fx.Node]()
+        fusion = self._fusion = AttentionFusion(self, nodes)
         skipping = Skipping(self, nodes, self._env, self._uses, matters, whole=whole)
         position = -1
         while position + 1 < len(nodes):
@@ -84,13 +106,13 @@ class Lowering(Settling):
                 outputs = [self._output(each) for each in given]
             else:
                 self._see_modes(node)
-                self._lower(node)
+                if node in fusion.deferred:
+                    continue
+                for each in fusion.lower(node):
+                    self._let_go(each)
                 if node in results:
                     self._store_result(node)
-            for each in node.all_input_nodes:
-                self._uses[each] -= 1
-                if not self._uses[each]:
-                    self._env.pop(each, None)
+            self._let_go(node)
         changed = [each for each in inputs if isinstance(each, str) and each in self.changed]
         return Plan(
             inputs,
@@ -102,9 +124,44 @@ class Lowering(Settling):
             self.bumps,
             self.native,
             self.called,
+            self.fused,
+            self.unfused,
             skipping.elided_repeats,
             self.device,
         )
+
+    def _let_go(self, node: torch.fx.Node) -> None:
+        """A node has used what it uses."""
+        for each in node.all_input_nodes:
+            self._uses[each] -= 1
+            if not self._uses[each]:
+                self._env.pop(each, None)
+
+    def handle(self, node: object) -> TensorView | None:
+        """What a node is, if it is a tensor that native code handles."""
+        found = self._env.get(node) if isinstance(node, torch.fx.Node) else None
+        return found if isinstance(found, TensorView) else None
+
+    def live_buffers(self, but: set[torch.fx.Node]) -> set[str]:
+        """What tensors of the program are in, or would be computed of; but for these."""
+        found: set[str] = set()
+        for handle in handles_in([held for node, held in self._env.items() if node not in but]):
+            found |= handle.root.value.buffers()
+        return found
+
+    def begin(self, node: torch.fx.Node) -> None:
+        """What is done from here on is for this node."""
+        self._node = node
+        self.result = self.settled(node.meta.get(RESULT))
+
+    def lower_node(self, node: torch.fx.Node) -> None:
+        self.begin(node)
+        self._lower(node)
+
+    def bind_value(self, node: torch.fx.Node, value: Value) -> None:
+        """The result of a node, which was computed with others."""
+        self.begin(node)
+        self._env[node] = self._bound(value, self.result)
 
     def _placeholder(self, node: torch.fx.Node) -> str | Symbol:
         symbol = node.meta.get(SYMBOL)
@@ -116,7 +173,8 @@ class Lowering(Settling):
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
         else:
-            self._env[node] = self._given(name, self.settled(node.meta[RESULT]))
+            layout = node.meta.get(LAYOUT)
+            self._env[node] = self._given(name, self.settled(node.meta[RESULT]), layout)
         return name
 
     def _lower(self, node: torch.fx.Node) -> None:
@@ -156,6 +214,7 @@ class Lowering(Settling):
             raise NotLowered("not in the table of operators")
         if entry.in_place and entry.op.restrides:
             raise Unlowerable(f"`{entry.op.name}` in place")
+        self._stay_in_64_bits((args, kwargs))
         try:
             call = bind_match(entry, args, kwargs)
         except Unbound as error:
@@ -214,20 +273,36 @@ class Lowering(Settling):
             return made
         return self.values.new(made.sizes, made.dtype, made.at, (made,), factors=made.factors)
 
-    def _bound(self, made: Any, meta: Any) -> object:
-        """The handles of a row's result."""
+    def _stay_in_64_bits(self, tree: object) -> None:
+        """Python's integers have no end, and native code's begin anew behind the largest. One by
+        itself is checked where it is given."""
+        for size in leaves(tree):
+            if not isinstance(size, Expr) or self._unbounded.isdisjoint(size.symbols):
+                continue
+            inner = (each for atom in atoms_in(size) for each in operands_of(atom))
+            for each in (size, *inner):
+                if isinstance(each, Expr) and bare_symbol(each) is None:
+                    must_be_within(self, each, *INTEGERS["i64"])
+
+    def _bound(self, made: Any, meta: Any, place: int | None = None) -> object:
+        """The handles of a row's result. `place`: among several results."""
         if isinstance(made, TensorView):
             return made
         if isinstance(made, Value):
             self._agrees(made, meta)
-            stored = self.stored_as(meta)
+            stored = self.stored_as(meta, place)
             if made.memory is not None and not self.has_layout(made.memory, stored):
                 made = self.values.new(made.sizes, made.dtype, made.at, (made,))
             self._laid_out[made] = stored
-            return TensorView(self._own_root(meta, made), meta)
+            root = self._own_root(meta, made)
+            root.relaid = stored.layout != meta.layout
+            return TensorView(root, meta)
+        if not isinstance(made, tuple | list):
+            raise TypeError(f"a row of native code gave {made!r}, not a Value")
         if not isinstance(meta, tuple) or len(meta) != len(made):
             raise NotLowered("another number of results")
-        return tuple(self._bound(each, item) for each, item in zip(made, meta, strict=True))
+        pairs = enumerate(zip(made, meta, strict=True))
+        return tuple(self._bound(each, item, place) for place, (each, item) in pairs)
 
     def _own_root(self, meta: Meta, made: Value) -> Storage:
         """A tensor that native code makes: autograd knows nothing of it."""
@@ -237,9 +312,14 @@ class Lowering(Settling):
         writes = 0 if meta.shares_if is not None else self._node.meta.get(VERSION, 0)
         return Storage(meta, made, native_writes=writes)
 
-    def stored_as(self, meta: Meta) -> Meta:
-        """How the result of the node at hand is laid out if it is stored."""
-        return meta.like(layout=CHANNELS_LAST) if self._node in self.pixels.stored else meta
+    def stored_as(self, meta: Meta, place: int | None = None) -> Meta:
+        """How the result of the node at hand is laid out if it is stored; one of several, by its
+        place."""
+        node = self._node
+        if node is not None and place is not None:
+            parts = (each for each in node.users if each.target is operator.getitem)
+            node = next((each for each in parts if each.args[1] == place), None)
+        return meta.like(layout=CHANNELS_LAST) if node in self.pixels.stored else meta
 
     def _agrees(self, made: Value, meta: Meta) -> None:
         if meta.device != self.device or DTYPES.get(meta.dtype) != made.dtype:
@@ -309,13 +389,29 @@ class Lowering(Settling):
             root = handle.root
             stored = self._laid_out.get(root.value)
             # Where channels are last inside, a copy that has them first comes at the end.
-            if stored is None or stored.layout == root.meta.layout:
+            if LAYOUT in node.meta:
+                self._store_relaid(node)
+            elif stored is None or stored.layout == root.meta.layout:
                 self.materialize_storage(root)
+
+    def _store_relaid(self, node: torch.fx.Node) -> Memory:
+        """Store what is kept for another graph in the layout that it reads."""
+        (handle,) = handles_in(self._env[node])
+        assert not handle.is_view
+        value = handle.root.value
+        meta = handle.meta.like(layout=node.meta[LAYOUT])
+        memory = self.materialize(value, meta)
+        if not self.has_layout(memory, meta):
+            copy = self.values.new(value.sizes, value.dtype, value.at, (value,))
+            memory = self.materialize(copy, meta)
+        return memory
 
     def _output(self, node: object) -> object:
         if not isinstance(node, torch.fx.Node):
             return node
         found = self._env[node]
+        if LAYOUT in node.meta:
+            return TensorRef(self._store_relaid(node).buffer)
         refs = self._references(found)
         for handle in handles_in(found):
             root = handle.root
@@ -331,7 +427,7 @@ class Lowering(Settling):
         users = sum(ARGUMENT not in user.meta or bool(user.users) for user in node.users)
         for handle in handles_in(self._env[node]):
             value = handle.root.value
-            if handle.is_view or value.memory is not None:
+            if handle.is_view or value.memory is not None or node in self._fusion.unstored:
                 continue
             twice = users > 1 and (value.cost > MOST_TWICE or bool(value.axes))
             if users > 1 or self._at_once:

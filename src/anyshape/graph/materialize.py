@@ -39,8 +39,11 @@ from anyshape.symbolic.expr import of_atom
 ON_GPUS: Final = frozenset(
     {
         *("mm_out", "bmm_out", "addmm_out", "convolution", "convolution_backward"),
-        "_scaled_dot_product_efficient_attention",
-        "_scaled_dot_product_flash_attention",
+        *(
+            f"_scaled_dot_product_{kernel}_attention{which}"
+            for kernel in ("efficient", "flash")
+            for which in ("", "_backward")
+        ),
     }
 )
 
@@ -81,6 +84,9 @@ class Materialize:
         self.bumps: dict[str, int] = {}
         self.native: dict[str, int] = {}
         self.called: dict[str, str] = {}
+        #: what is one kernel though the program spells it out, and why it is not
+        self.fused: set[str] = set()
+        self.unfused: dict[str, str] = {}
 
     def meta_of(self, value: Value) -> Meta | None:
         """How a value is laid out once it is stored, if it is a tensor of the program."""
@@ -93,6 +99,7 @@ class Materialize:
             inner = root.value
             root.value = self.values.new(inner.sizes, inner.dtype, inner.at, (inner,))
             self._laid_out[root.value] = root.meta
+            root.relaid = False
         if root.value.memory is None:
             self.materialize(root.value, root.meta)
         assert root.value.memory is not None
@@ -228,11 +235,12 @@ class Materialize:
         if self.on_gpu and not (functions and ON_GPUS.issuperset(functions)):
             raise NotLowered("a function of torch's own")
 
-    def is_aligned(self, memory: Memory, by: int) -> bool:
+    def is_aligned(self, memory: Memory, by: int, *, trusts: bool = False) -> bool:
         """Whether rows of this memory begin at multiples of so many elements: so if it is the
-        plan's own, and steps from row to row are such multiples."""
+        plan's own, or given by someone whom the caller `trusts`, and steps from row to row are
+        such multiples."""
         steps = (*memory.strides[:-1], memory.offset)
-        return not self.held[memory.buffer].given and all(
+        return (trusts or not self.held[memory.buffer].given) and all(
             self.same(modulo(step, by), 0) for step in steps
         )
 

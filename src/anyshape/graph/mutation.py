@@ -104,6 +104,7 @@ class Mutation(Materialize):
             value = self.values.new(value.sizes, value.dtype, value.at, (value,))
         root.value = value
         self._laid_out[value] = root.meta
+        root.relaid = False
         if root.by_strides:
             self.materialize_storage(root)
 

@@ -12,6 +12,7 @@ from anyshape.loops.expr import Dtype, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
 from anyshape.loops.stages import all_roots
+from anyshape.ops.node_meta import RecordedCall
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Fact, Size, Symbol
 
@@ -161,6 +162,9 @@ class Plan:
     #: by operator: how often native, how often called out, and why
     native: dict[str, int] = field(default_factory=dict[str, int])
     called: dict[str, str] = field(default_factory=dict[str, str])
+    #: what is one kernel though the program spells it out, and why it is not
+    fused: set[str] = field(default_factory=set[str])
+    unfused: dict[str, str] = field(default_factory=dict[str, str])
     elided_repeats: ElidedRepeats | None = None
     #: where its buffers are
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
@@ -180,6 +184,16 @@ def paired_tree(nodes: Any, metas: Any, change: Callable[[torch.fx.Node, Any], A
         ends = ("start", "stop", "step")
         return slice(*(paired_tree(getattr(nodes, e), getattr(metas, e), change) for e in ends))
     return nodes
+
+
+def known_arguments(node: torch.fx.Node, call: RecordedCall) -> tuple[Any, Any]:
+    """The arguments of a call, as they are in every run. A number that the graph is given or
+    computes is its node: the record has what it was in one run."""
+
+    def known(each: torch.fx.Node, meta: Any) -> Any:
+        return each if isinstance(meta, bool | int | float | complex) else meta
+
+    return paired_tree((node.args, node.kwargs), (call.args, call.kwargs), known)
 
 
 def leaves(tree: object) -> list[object]:

@@ -13,10 +13,10 @@ import torch.fx
 from anyshape.graph.alias_analysis import is_part
 from anyshape.graph.autograd_step import RecordedOperator, Step, placed
 from anyshape.graph.checkpoint_regions import Redrawn
-from anyshape.graph.plan import Unlowerable
+from anyshape.graph.plan import Unlowerable, known_arguments
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
-from anyshape.ops.effects import is_pure_extension, may_draw, written_by
+from anyshape.ops.effects import is_pure_extension, may_draw, may_write, written_by
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.op import GRADIENT, NATIVE, PARTS, OpKind
@@ -102,6 +102,13 @@ def _writes(entry: OpMatch, node: torch.fx.Node) -> bool:
         return True
 
 
+def writes_when_run_again(entry: OpMatch | None, node: torch.fx.Node, call: RecordedCall) -> bool:
+    """Whether an operator that runs once more for its gradient would update an argument twice."""
+    if entry is not None:
+        return entry.in_place or _writes(entry, node)
+    return "out" in node.kwargs or may_write(call.function)
+
+
 def gives_sparse(entry: OpMatch, call: RecordedCall) -> bool:
     try:
         return bind_match(entry, call.args, call.kwargs).arguments.get("sparse", False) is not False
@@ -121,10 +128,9 @@ def draws(node: torch.fx.Node, call: RecordedCall) -> bool:
     if entry is None:
         return True
     try:
-        bound = bind_match(entry, call.args, call.kwargs)
+        given = bind_match(entry, *known_arguments(node, call)).arguments
     except Unbound:
         return True
-    given = bound.arguments
     return not any(name in given and given[name] == never for name, never in _DRAW_NOTHING)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Set
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Set
+from typing import Any, NoReturn
 
 import torch.fx
 
@@ -15,15 +15,27 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.meta_tensors import mapped_tree
 from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, RecordedCall
 from anyshape.ops.size_nodes import SizeNodes
-from anyshape.support.lazy_dataclass import replace
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Answer, Expr, Fact, Facts, Size, Symbol
 
 
-class Number(NamedTuple):
-    """A number that the graph is given or computes."""
+def _needs_value(*_: object) -> NoReturn:
+    raise NoGradient("its formula needs the value of a number")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Number:
+    """A number that the graph is given or computes. Operators on tensors take one; a formula that
+    computes with it, or asks it something, has none for it."""
 
     node: torch.fx.Node
+    #: what it was in one run
     value: Any
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __pow__ = __rpow__ = _needs_value
+    __truediv__ = __rtruediv__ = __floordiv__ = __neg__ = __abs__ = __float__ = _needs_value
+    __bool__ = __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _needs_value
+    __hash__ = object.__hash__
 
 
 class TermGraph:
@@ -36,6 +48,8 @@ class TermGraph:
         self.symbols: dict[Symbol, torch.fx.Node] = {}
         self._sizes = SizeNodes(graph, self._symbol)
         self._plain: dict[int, tuple[Meta, Meta]] = {}
+        #: attention's kernels, by nodes of the graph that this one is made of
+        self.kernels: Mapping[torch.fx.Node, str] = {}
 
     def record(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         metas, named = self._metas(args), self._metas(kwargs)

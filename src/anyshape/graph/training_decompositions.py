@@ -3,19 +3,21 @@ needs more than their arguments and results are written as others that give it."
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import is_part
+from anyshape.graph.attention_choice import with_kernel
 from anyshape.graph.attention_logsumexp import with_dropout, with_logsumexp
 from anyshape.graph.autograd_step import Step
-from anyshape.graph.batch_norm_statistics import with_statistics
 from anyshape.graph.checkpoint_regions import mark_behind, redrawn
 from anyshape.graph.dropout_noise import as_noise
 from anyshape.graph.kept_places import with_places
+from anyshape.graph.norm_statistics import with_statistics
 from anyshape.graph.operator_parts import as_parts
 from anyshape.graph.plan import leaves
 from anyshape.graph.recorded_operators import as_recorded, draws
@@ -34,11 +36,15 @@ DECOMPOSITIONS: Final[tuple[Decomposition, ...]] = (
     as_noise,
     with_logsumexp,
     with_dropout,
+    with_kernel,
     with_statistics,
     as_parts,
     with_places,
     as_recorded,
 )
+
+
+_NONE: Final[Mapping[torch.fx.Node, str]] = MappingProxyType({})
 
 
 class Decomposed(NamedTuple):
@@ -49,9 +55,13 @@ class Decomposed(NamedTuple):
     symbols: tuple[Symbol, ...]
 
 
-def decomposed(graph: torch.fx.Graph, facts: Facts) -> Decomposed:
+def decomposed(
+    graph: torch.fx.Graph, facts: Facts, kernels: Mapping[torch.fx.Node, str] = _NONE
+) -> Decomposed:
+    """`kernels`: of attention, by node."""
     made = torch.fx.Graph()
     terms = RecordedTerms(made, facts)
+    terms.kernels = kernels
     mapped: Mapped = {}
     several: dict[torch.fx.Node, Several] = {}
     for node in graph.nodes:

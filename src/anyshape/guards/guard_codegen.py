@@ -117,7 +117,7 @@ def emit_members(walk: Walk, guard: Guard) -> None:
 def emit_contains(walk: Walk, guard: Guard) -> None:
     key, present = cast("tuple[object, bool]", guard.value)
     found = _object(walk, guard)
-    if walk.type_at(_path(guard)) is dict:
+    if walk.type_at(_path(guard)) in (dict, set, frozenset):
         walk.refuse_if(f"{walk.literal(key)} {'not in' if present else 'in'} {found}")
     else:
         there = f"{walk.name(contains)}({found}, {walk.literal(key)})"

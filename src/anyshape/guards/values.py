@@ -184,7 +184,7 @@ SIZED: Final = {
 }
 #: An ordered dictionary has an order besides that of the dictionary it is.
 _KEYS: Final = {base: _method(base, "__iter__") for base in (OrderedDict, dict)}
-_has_key: Final = _method(dict, "__contains__")
+_HAS_KEY: Final = {base: _method(base, "__contains__") for base in (dict, set, frozenset)}
 
 
 def item_reader(kind: type) -> Callable[[object, object], object] | None:
@@ -214,10 +214,12 @@ def keys_of(mapping: object) -> tuple[object, ...]:
     raise TypeError(f"not a dictionary: {type(mapping).__name__}")
 
 
-def contains(mapping: object, key: object) -> bool:
-    if dict not in _bases_of(type(mapping)):
-        raise TypeError(f"not a dictionary: {type(mapping).__name__}")
-    return _has_key(mapping, key) is True
+def contains(container: object, key: object) -> bool:
+    """Of a dictionary or a set, whatever class of its own it has."""
+    for base in _bases_of(type(container)):
+        if base in _HAS_KEY:
+            return _HAS_KEY[base](container, key) is True
+    raise TypeError(f"no dictionary, and no set: {type(container).__name__}")
 
 
 def class_attribute(kind: type, name: object) -> object:

@@ -55,6 +55,8 @@ def _fewer_axes(kernel: Kernel) -> Kernel:
     while pair := _joinable(kernel.axes, kernel.stages, kernel.positions):
         axes = _joined(kernel.axes, *pair)
         kernel = replace(_renamed(kernel, {pair[0].symbol: 0}), axes=axes)
+    if kernel.attends:
+        return kernel  # each axis of its stage has a meaning
     stages = tuple(_fewer_in_stage(stage, kernel.positions) for stage in kernel.stages)
     return replace(kernel, stages=stages)
 

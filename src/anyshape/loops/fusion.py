@@ -37,7 +37,7 @@ MOST_SCALARS: Final = 600
 def fused(first: Kernel, second: Kernel, same: ProvablyEqual) -> Kernel | None:
     """One kernel that does what the two do one after the other; None if they cannot be one, or
     had better not be."""
-    if first.ordered or second.ordered:
+    if first.ordered or second.ordered or first.attends or second.attends:
         return None
     shapes = _alike(first, second, same)
     if shapes is None:

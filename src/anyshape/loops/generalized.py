@@ -65,7 +65,7 @@ def range_of(size: Size) -> Range:
 
 
 def can_be_generalized(kernel: Kernel) -> bool:
-    return not (kernel.ordered or kernel.positions)
+    return not (kernel.ordered or kernel.positions or kernel.attends)
 
 
 class _Change:

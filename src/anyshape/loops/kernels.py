@@ -93,6 +93,8 @@ class Kernel:
     #: whether the axis of vectors was too short for them when the program was seen first: code is
     #: made for that case as well, and which one runs is decided by its extent
     short: bool = False
+    #: whether its one stage is attention (`loops/attention.py`)
+    attends: bool = False
 
     @property
     def is_vacuous(self) -> bool:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from anyshape.loops.expr import Axis, Scalar
+from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
-from anyshape.loops.program import Extern, Repeated, Segment, Step, buffers_of
+from anyshape.loops.program import Extern, Launch, Repeated, Segment, Step, buffers_of
 from anyshape.symbolic import Size, to_text
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "lt": "<", "le": "<=", "gt": ">"}
@@ -24,7 +25,7 @@ _STORES: Final = {"set": "=", "add": "+="}
 
 def kernel_text(kernel: Kernel) -> str:
     """All that matters of a kernel. Parts that are used twice have a line of their own."""
-    kind = "".join(f" {name}" for name in ("ordered", "short") if getattr(kernel, name))
+    kind = "".join(f" {name}" for name in ("ordered", "short", "attends") if getattr(kernel, name))
     lines = [f"kernel{kind} ({_axes(kernel.axes)})"]
     for name, (dtype, size) in kernel.private.items():
         lines.append(f"  private {name}: {dtype}[{to_text(size)}]")
@@ -34,6 +35,12 @@ def kernel_text(kernel: Kernel) -> str:
         lines.append(f"  stage ({_axes(stage.axes)})")
         lines += [f"    {line}" for line in _stage(stage)]
     return "\n".join(lines)
+
+
+def kernel_key(launch: Launch) -> str:
+    """All that the code of a launch's kernel depends on."""
+    ranges = ", ".join(str(range_of(size)) for size in launch.sizes)
+    return f"{kernel_text(launch.kernel)}\n{ranges}"
 
 
 def segment_text(segment: Segment) -> str:

@@ -95,15 +95,17 @@ def autocast_casts(
         if _log(function, given, tensors, on).is_same(_log(function, given, tensors, off)):
             return [None] * len(tensors)
         found = _log(function, given, tensors, on, takes_casts=True)
-        cast = [
-            _Example.of(each.shape, each.stride(), found.casts.get(number, each.dtype), each.device)
-            for number, each in enumerate(tensors)
-        ]
+        # What is not dense is so when it was cast.
+        likes = [found.casts.get(number, each) for number, each in enumerate(tensors)]
+        cast = [_Example.of(each.shape, each.stride(), each.dtype, each.device) for each in likes]
         by_id = {id(old): new for old, new in zip(tensors, cast, strict=True)}
         changed = mapped_tree(given, lambda leaf: by_id.get(id(leaf), leaf))
         if not found.is_same(_log(function, changed, cast, off)):
             raise CastsInside
-    return [found.casts.get(number) for number in range(len(tensors))]
+    return [
+        found.casts[number].dtype if number in found.casts else None
+        for number in range(len(tensors))
+    ]
 
 
 def require_parts(
@@ -166,7 +168,8 @@ class _Log(DispatchMode):
     def __init__(self, tensors: Sequence[torch.Tensor], *, takes_casts: bool) -> None:
         super().__init__()
         self.lines: list[Any] = []
-        self.casts: dict[int, torch.dtype] = {}
+        #: by the number of an argument, what it was cast to
+        self.casts: dict[int, torch.Tensor] = {}
         self.failed = False
         self._takes_casts = takes_casts
         #: names by identity; tensors are held, or identities would come again
@@ -193,7 +196,7 @@ class _Log(DispatchMode):
         number = self._names.get(id(args[0])) if args else None
         is_first = self._takes_casts and not self.lines
         if is_first and func is _CAST and type(number) is int and number not in self.casts:
-            self.casts[number] = result.dtype
+            self.casts[number] = result
             self._names[id(args[0])] = ("before its cast", number)
             self._names[id(result)] = number
             return result

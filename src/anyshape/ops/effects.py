@@ -96,6 +96,18 @@ def is_mutable(function: Callable[..., Any]) -> bool:
     return any(each._schema.is_mutable for each in _overloads(function))
 
 
+def may_write(function: Callable[..., Any]) -> bool:
+    """Whether a function without a row may change an argument, by the schemas of its name."""
+    if writes_untold(function) or is_mutable(function):
+        return True
+    given = [arg for each in _overloads(function) for arg in each._schema.arguments]
+    return any(
+        arg.alias_info is not None and arg.alias_info.is_write
+        for arg in given
+        if not arg.kwarg_only
+    )
+
+
 def is_pure_extension(function: Callable[..., Any]) -> bool:
     """Whether it is an operator of another library than torch's whose schema says that it writes to
     nothing, and that its results are tensors of their own."""
@@ -156,6 +168,10 @@ def changes_argument(
     return by_flag and works_in_place(function, args, kwargs)
 
 
+#: They begin as `__iadd__` does.
+_READING: Final = frozenset({"__invert__", "__index__", "__int__", "__iter__"})
+
+
 @functools.lru_cache(maxsize=4096)
 def _changes(function: Callable[..., Any]) -> tuple[bool, bool]:
     """Whether every call of it writes to an argument; whether one does that is asked to."""
@@ -163,6 +179,7 @@ def _changes(function: Callable[..., Any]) -> tuple[bool, bool]:
     name = _name_of(function)
     # By torch's rules for names: not every such function is an operator.
     named = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
+    named = named and name not in _READING
     always = named or is_mutable(function) or (match is not None and match.in_place)
     return always, match is not None and "inplace" in signature_of(match.op).names
 

@@ -25,6 +25,9 @@ UNRECORDED: Final = "unrecorded"
 PARAMETER: Final = "parameter"
 #: set on a copy that is made to be written to: only what it is after that is ever read
 WRITTEN: Final = "written"
+#: of a result that one of our graphs keeps for another one, and nobody else sees: how its memory is
+#: laid out, if not as the program has it
+LAYOUT: Final = "layout"
 #: of a node in a call of `torch.utils.checkpoint`: an object that stands for that call
 CHECKPOINT: Final = "checkpoint"
 #: and `torch.fx.GraphModule.meta`
@@ -34,6 +37,8 @@ EXPECTED: Final = "expected"
 COMPILE_ID: Final = "compile_id"
 #: set where CUDA graphs are asked for
 CUDA_GRAPHS: Final = "cuda_graphs"
+#: set where kernels are to be tuned
+AUTOTUNE: Final = "autotune"
 #: what the backend says of it
 REPORT: Final = "report"
 #: where it stands among the graphs of its entry

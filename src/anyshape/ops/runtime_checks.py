@@ -1,5 +1,6 @@
-"""A node of graphs that checks what was stated of a tensor, where no guard can: a packed weight
-decides the sizes of a result, and may be another one of the same class in the next call."""
+"""Nodes of graphs that check what was stated of a tensor, where no guard can: a packed weight
+decides the sizes of a result, and may be another one of the same class in the next call; a shape
+function of another library may be wrong for other sizes than it was compared with."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from typing import Any, Final, TypeVar
 
 import torch
 from torch.fx.node import has_side_effect
+
+from anyshape.errors import WrongShapeFunction
 
 
 class OtherForm(Exception):
@@ -34,6 +37,21 @@ def check_dense(
         raise OtherForm
     if not (tensor.is_contiguous() if order is None else is_dense(tensor, order)):
         raise OtherForm
+
+
+@check
+def check_sizes(result: Any, said: Any, name: str) -> None:
+    """Raise unless a result has the sizes that the shape function of that operator has stated: a
+    tuple for a tensor, a list for several results."""
+    found = _sizes(result)
+    if found != said:
+        raise WrongShapeFunction(op=name, found=found, said=said)
+
+
+def _sizes(result: Any) -> Any:
+    if isinstance(result, tuple | list):
+        return [_sizes(each) for each in result]
+    return None if result is None else tuple(result.shape)
 
 
 def is_dense(tensor: torch.Tensor, order: Sequence[int]) -> bool:

@@ -368,16 +368,15 @@ def decide_float(
     changed: bool,
     settings: Settings,
     dynamic: bool | None,
-    in_region: bool = False,
+    automatic: bool = False,
 ) -> Decision:
-    """The decision for a float input; `changed`: it was seen with another value. `in_region`: it
-    comes from the code around a region of a split function.
+    """The decision for a float input; `changed`: it was seen with another value. `automatic`: what
+    changes is dynamic, since nobody chose the flags.
 
     The list of sources is about sizes and integers: it does not stand above the flag.
     """
-    if in_region and changed and settings.automatic_dynamic:
-        reason = "it was seen to change between the parts of a split function"
-        return Decision(Choice.DYNAMIC, reason, EVERYTHING, by=By.SEEN)
+    if automatic and changed and settings.automatic_dynamic:
+        return Decision(Choice.DYNAMIC, "it was seen to change", EVERYTHING, by=By.SEEN)
     if settings.specialize_float:
         return replace(_static("it is a float, and config.specialize_float is on"), by=By.FLAG)
     if names_source(settings.dynamic_sources, name):

@@ -51,3 +51,14 @@ def what_changes(decision: Decision, kind: str) -> str:
         table, default = _TO_DYNAMIC, By.FLAG
     text = table.get(decision.by, table[default])
     return text.format(wish=_WISH[kind], keep=_KEEP[kind])
+
+
+def what_spares(decision: Decision, kind: str, mark: str, listed: str) -> str:
+    """What would have made a static one dynamic before it changed: `mark` is the mark to write for
+    a size, `listed` its name in the list. Nothing, if it is not static."""
+    if decision.choice is not Choice.STATIC:
+        return ""
+    if decision.by is By.DEFAULT and kind != "float":
+        wish = mark if kind == "size" else _WISH[kind]
+        return f"compile(dynamic=True), {wish}, or {_LIST} = {listed!r}"
+    return what_changes(decision, kind)

@@ -217,7 +217,11 @@ class Matcher:
                 return
             node = Keyed(node.place, dict(zip(names, node.nodes, strict=True)))
         if not isinstance(node, Keyed):
-            self._wrong(node, way, value, _KIND_OF[type(node)])
+            expected = _KIND_OF[type(node)]
+            kept = ", ".join(repr(name) for name in getattr(value, "__dict__", {}))
+            if kept:
+                expected += f" (of an object, a dict names what it keeps: {kept})"
+            self._wrong(node, way, value, expected)
             return
         for key, each in node.nodes.items():
             inside = _kept_at(value, key, way)

@@ -8,13 +8,15 @@ from types import FrameType
 from typing import Final
 
 #: Whose frames stand between a user and a warning. Generated code has no name, or ours.
-_BETWEEN: Final = frozenset({"anyshape", "torch", "functools", "contextlib"})
+_BETWEEN: Final = frozenset({"anyshape", "torch", "functools", "contextlib", "threading"})
 
 
 def warn_user(text: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, at the innermost line that is neither the package's nor torch's."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and _is_between(frame):
+    """Warn, at the innermost line that is neither the package's nor torch's; at none, in a thread
+    of the package's."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 2
+    while frame is not None and _is_between(frame):
         frame, level = frame.f_back, level + 1
     warnings.warn(f"anyshape: {text}", category, stacklevel=level)
 

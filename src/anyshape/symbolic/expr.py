@@ -195,15 +195,19 @@ def atoms_in(size: Size) -> Iterator[Atom]:
     for index in dict.fromkeys(index for monomial, _ in terms_of(size) for index in monomial):
         atom = _ATOMS[index]
         yield atom
-        match atom:
-            case Symbol():
-                continue
-            case FloorDiv() | Mod():
-                inner: tuple[Size, ...] = (atom.numerator, atom.denominator)
-            case Min() | Max():
-                inner = atom.arguments
-        for each in inner:
+        for each in operands_of(atom):
             yield from atoms_in(each)
+
+
+def operands_of(atom: Atom) -> tuple[Size, ...]:
+    """What an atom is computed of."""
+    match atom:
+        case Symbol():
+            return ()
+        case FloorDiv() | Mod():
+            return (atom.numerator, atom.denominator)
+        case Min() | Max():
+            return atom.arguments
 
 
 def single_atom(size: Size) -> Atom | None:

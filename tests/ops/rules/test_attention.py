@@ -196,3 +196,29 @@ def test_a_layer_of_an_encoder_in_one_step(prepare: Any) -> None:
         source = torch.randn(2, 3, 8)
         masked = compiled(source, src_key_padding_mask=mask)
         torch.testing.assert_close(masked, layer(source, src_key_padding_mask=mask))
+
+
+@nothing_to_attend
+@pytest.mark.parametrize("is_bool", [True, False])
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda mask: mask[..., :1].expand(mask.shape),
+        lambda mask: mask.mT.contiguous().mT,
+        lambda mask: torch.cat([mask, mask], -1)[..., ::2],
+    ],
+    ids=["stretched", "transposed", "with steps"],
+)
+def test_the_layout_of_masks_does_not_matter(made: Any, is_bool: bool) -> None:
+    def program(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        x = x.transpose(1, 2)
+        given = made(mask > -9 if is_bool else mask)
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=given)
+
+    compiled = anyshape.compile(program, dynamic=True, backend="eager")
+    for n, length in ((2, 5), (3, 4), (1, 7)):
+        x, mask = torch.randn(n, length, 3, 8), torch.randn(n, 1, length, length)
+        found, wanted = compiled(x, mask), program(x, mask)
+        assert found.stride() == wanted.stride()
+        torch.testing.assert_close(found, wanted)
+    assert compiled.stats().captures == 1

@@ -7,17 +7,20 @@ an event that says why. The graph carries a report of it (`REPORT`), which `expl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
+from itertools import chain
 from operator import setitem
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.backends.eager import run_graph, run_graph_later
+from anyshape.backends.native.attention_variants import by_attention_kernels
 from anyshape.backends.native.build import (
     DeferredCode,
     native_function,
@@ -50,12 +53,25 @@ from anyshape.graph.schedule import Schedule, schedule
 from anyshape.graph.training_stages import Stage, stages
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
-from anyshape.loops.program import Segment
+from anyshape.loops.kernels import Kernel
+from anyshape.loops.program import Launch, Segment
 from anyshape.loops.text import segment_text
-from anyshape.ops.node_meta import COMPILE_ID, CUDA_GRAPHS, EXPECTED, FACTS, REPORT
+from anyshape.ops.node_meta import (
+    AUTOTUNE,
+    COMPILE_ID,
+    CUDA_GRAPHS,
+    EXPECTED,
+    FACTS,
+    LAYOUT,
+    REPORT,
+)
+from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.support.user_warning import warn_user
+
+if TYPE_CHECKING:
+    from anyshape.backends.native.autotune import Tuner
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -120,7 +136,16 @@ def _built(
     plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, few_rows=own.few_rows)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
-    graph.meta[REPORT] = NativeReport(plan.native, plan.called, len(segments), called)
+    tuner = _tuner(graph, plan.device, own.branches)
+    graph.meta[REPORT] = NativeReport(
+        plan.native,
+        plan.called,
+        len(segments),
+        called,
+        tuning=tuner,
+        fused=plan.fused,
+        unfused=plan.unfused,
+    )
     id = graph.meta.get(COMPILE_ID, "")
     scope = expr.copied_scope() if stream.listening(kinds.Schedule) else None
     if scope is not None:
@@ -128,16 +153,17 @@ def _built(
         stream.emit_made(kinds.Schedule, make)
     is_inference = not (at_once or variant)
     if not segments:
-        run = run_graph(graph, examples)
+        run = _in_program_layout(graph, run_graph(graph, examples))
         if gives_up is not None:
             return lambda given: run(*given)
         return _by_shape(graph, plan.device, run, None, []) if is_inference else run
     texts: dict[str, str] = {}
     every = [] if functions_made is None else functions_made
-    functions = _functions(texts, now, plan.device, every, own.branches)
+    functions = _functions(texts, now, plan.device, every, own.branches, tuner)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_later if gives_up is None else _failed_with_list, graph)
-    host = python_host(made, functions, run_graph_later(graph), expected, failed)
+    otherwise = _in_program_layout(graph, run_graph_later(graph))
+    host = python_host(made, functions, otherwise, expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
         make = partial(_output_code, host.source, segments, id, scope, texts, plan.device)
@@ -145,6 +171,23 @@ def _built(
     if is_inference:
         return _by_shape(graph, plan.device, host.run, host.is_apart, every)
     return host.run
+
+
+def _in_program_layout(graph: torch.fx.GraphModule, run: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph that runs operator by operator is given tensors as the program has them: the layouts
+    of its results follow from theirs."""
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    relaid = [number for number, node in enumerate(inputs) if LAYOUT in node.meta]
+    if not relaid:
+        return run
+
+    def given(*args: Any) -> Any:
+        own = list(args)
+        for number in relaid:
+            own[number] = own[number].contiguous()
+        return run(*own)
+
+    return given
 
 
 def _by_shape(
@@ -236,7 +279,25 @@ def _built_in_stages(
 def _built_stage(
     graph: torch.fx.GraphModule, program: FunctionalGraph, now: bool
 ) -> Callable[..., Any]:
-    graphs = training_graphs(graph, program)
+    def build(own: FunctionalGraph) -> Callable[..., Any]:
+        said = graph.meta.get(REPORT)
+        try:
+            with expr.fresh_scope():
+                return _built_for_training(graph, own, now)
+        finally:
+            if isinstance(said, TrainingReport):
+                graph.meta[REPORT] = said  # of the first
+
+    failed = partial(_failed_later, graph, args=())
+    as_it_is = run_graph_later(graph)
+    return by_attention_kernels(program, graph.meta[FACTS], build, as_it_is, failed)
+
+
+def _built_for_training(
+    graph: torch.fx.GraphModule, program: FunctionalGraph, now: bool
+) -> Callable[..., Any]:
+    memory = config.training_memory
+    graphs = training_graphs(graph, program, memory=memory)
     forward = _built(graphs.forward, [], now, at_once=True)
     report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
     graph.meta[REPORT] = report
@@ -246,7 +307,7 @@ def _built_stage(
         try:
             with expr.fresh_scope():
                 is_whole = used == graphs.differentiable
-                own = graphs if is_whole else training_graphs(graph, program, used, graphs)
+                own = graphs if is_whole else training_graphs(graph, program, used, graphs, memory)
                 kept = len(graphs.kept)
                 made = Backward(own, _built(own.backward, [], now, at_once=True, gives_up=kept))
         except Exception as error:
@@ -332,6 +393,7 @@ def _functions(
     device: torch.device,
     every: list[Callable[..., Any] | DeferredCode],
     branches: bool = False,
+    tuner: Tuner | None = None,
 ) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
     the texts that had to be made, `every` the functions."""
@@ -350,10 +412,38 @@ def _functions(
                 make = native_function if now else native_function_later
                 keep = partial(setitem, texts, key)
                 made[key] = make(segment, key=key, keep=keep)
+            if tuner is not None:
+                made[key] = tuner.tuned(segment, made[key])
             every.append(made[key])
         return made[key]
 
     return function_of
+
+
+def _tuner(graph: torch.fx.GraphModule, device: torch.device, branches: bool) -> Tuner | None:
+    """What tunes or measures the kernels of a graph, where that is asked for. Code that a package
+    takes along is for other machines."""
+    tries = config.max_autotune or AUTOTUNE in graph.meta
+    if not (tries or config.measure_kernels) or open_bundle() is not None:
+        return None
+    from anyshape.backends.native.autotune import Tuner, plans_of
+
+    make = partial(_with_plans, device, branches)
+    compile_id = graph.meta.get(COMPILE_ID, "")
+    return Tuner(plans_of(device), make, tries=tries, compile_id=compile_id)
+
+
+def _with_plans(
+    device: torch.device, branches: bool, segment: Segment, choices: Mapping[Kernel, Any]
+) -> Callable[..., Any]:
+    """The function of a segment whose kernels have plans that are not the usual ones."""
+    kernels = dict.fromkeys(step.kernel for step in segment.steps if isinstance(step, Launch))
+    key = "\n".join([_key(segment), *(str(choices.get(kernel)) for kernel in kernels)])
+    if device.type != "cuda":
+        return native_function(segment, key=key, choices=choices)
+    from anyshape.backends.native.cuda_segment import cuda_function
+
+    return cuda_function(segment, key, device, branches, choices)
 
 
 def _key(segment: Segment) -> str:
@@ -397,6 +487,13 @@ class Lines(Protocol):
     def lines(self) -> Sequence[str]: ...
 
 
+class RecordedShapes(Lines, Protocol):
+    """What became of CUDA graphs."""
+
+    @property
+    def recorded(self) -> int: ...
+
+
 @dataclass(frozen=True, slots=True)
 class NativeReport:
     #: operators by name: how many are in native code
@@ -409,7 +506,16 @@ class NativeReport:
     #: why the graph as a whole runs operator by operator, if it does
     whole: str = ""
     #: what became of CUDA graphs, if they were asked for
-    cuda_graphs: Lines | None = None
+    cuda_graphs: RecordedShapes | None = None
+    #: what became of tuning, likewise
+    tuning: Lines | None = None
+    #: what is one kernel though the program spells it out, and why it is not
+    fused: Set[str] = frozenset()
+    unfused: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def made(self) -> Counter[str]:
+        """How many backward graphs and CUDA graphs there are, as `Stats` names them."""
+        return Counter(cuda_graphs=0 if self.cuda_graphs is None else self.cuda_graphs.recorded)
 
     def lines(self) -> Sequence[str]:
         if self.whole:
@@ -418,7 +524,10 @@ class NativeReport:
         calls = _counted(self.segments, "native call")
         lines = [f"native code: {_counted(total, 'operator')} in {calls}"]
         lines += [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
-        return [*lines, *(self.cuda_graphs.lines() if self.cuda_graphs is not None else ())]
+        lines += [f"{name} is one kernel" for name in sorted(self.fused)]
+        lines += [f"{name} is not one kernel: {why}" for name, why in self.unfused.items()]
+        more = [each.lines() for each in (self.cuda_graphs, self.tuning) if each is not None]
+        return [*lines, *chain.from_iterable(more)]
 
 
 def _counted(count: int, what: str) -> str:
@@ -443,6 +552,12 @@ class TrainingReport:
     #: how many elements a tensor has at least, where it is used
     least: int = 0
 
+    def made(self) -> Counter[str]:
+        found = Counter(backward_graphs=len(self.backward))
+        for each in (self.forward, *list(self.backward.values())):
+            found.update(each.made())
+        return found
+
     def lines(self) -> Sequence[str]:
         lines = _few(self.least) + [f"forward: {line}" for line in self.forward.lines()]
         lines.append(f"backward: {self.kept}")
@@ -456,6 +571,12 @@ class StagedReport:
 
     stages: Sequence[TrainingReport | NativeReport]
     least: int = 0
+
+    def made(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for each in self.stages:
+            found.update(each.made())
+        return found
 
     def lines(self) -> Sequence[str]:
         return _few(self.least) + [
@@ -493,10 +614,24 @@ def run_native_or_wait(graph: torch.fx.GraphModule, examples: list[Any]) -> Call
     return function
 
 
-def with_cuda_graphs(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
-    """`compile(mode="reduce-overhead")`."""
-    graph.meta[CUDA_GRAPHS] = True
-    return run_native_or_wait(graph, examples)
+def with_modes(*marks: str) -> Callable[..., Any]:
+    """The backend where more is asked for: CUDA graphs, tuned kernels."""
+
+    def run_native_with_modes(
+        graph: torch.fx.GraphModule, examples: list[Any]
+    ) -> Callable[..., Any]:
+        graph.meta |= dict.fromkeys(marks, True)
+        return run_native_or_wait(graph, examples)
+
+    return run_native_with_modes
+
+
+#: By whether CUDA graphs are asked for, and whether tuned kernels are.
+MODES_OF_NATIVE: Final = {
+    (True, False): with_modes(CUDA_GRAPHS),
+    (False, True): with_modes(AUTOTUNE),
+    (True, True): with_modes(CUDA_GRAPHS, AUTOTUNE),
+}
 
 
 @functools.cache

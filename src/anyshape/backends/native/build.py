@@ -27,10 +27,13 @@ from anyshape.runtime.loader.torch_abi import TorchAbi, torch_abi
 from anyshape.symbolic import Size
 
 if TYPE_CHECKING:
+    from anyshape.codegen.llvm.choice import CpuChoice
     from anyshape.codegen.target import Target, Texts
 
 #: What makes text of a segment, and what calls it, since others may have made it.
 _SOURCES: Final = ("codegen", "loops", "symbolic", "backends/native", "runtime")
+
+_NO_CHOICES: Final[Mapping[Kernel, CpuChoice]] = {}
 
 #: the text of kernels by name, and of all that they need beside them
 KernelsText = Callable[[Mapping[str, Kernel], "Target"], "Texts"]
@@ -43,9 +46,12 @@ def native_function(
     *,
     key: str | None = None,
     keep: Callable[[str], None] | None = None,
+    choices: Mapping[Kernel, CpuChoice] = _NO_CHOICES,
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs."""
-    made = native_function_later(segment, kernels_text, scratch_bytes, key=key, keep=keep)
+    made = native_function_later(
+        segment, kernels_text, scratch_bytes, key=key, keep=keep, choices=choices
+    )
     return made.result() if isinstance(made, DeferredCode) else made
 
 
@@ -72,12 +78,13 @@ def native_function_later(
     *,
     key: str | None = None,
     keep: Callable[[str], None] | None = None,
+    choices: Mapping[Kernel, CpuChoice] = _NO_CHOICES,
 ) -> Callable[..., Any] | DeferredCode:
     """What runs the segment, now or later.
 
     `key`: all that the text depends on besides our own sources, if that is less work than the text;
-    the code is then found without making it. Ranges of symbols belong to it. `keep` is given the
-    text if it was made.
+    the code is then found without making it. Ranges of symbols and `choices` belong to it. `keep`
+    is given the text if it was made. `choices`: of plans that are not the usual ones.
     """
     cache = disk_cache()
     host = host_target(cache)
@@ -86,7 +93,8 @@ def native_function_later(
 
     def source() -> Source:
         if not made:
-            made.append(source_text().source_of(segment, kernels_text, scratch_bytes, host, abi))
+            text = source_text()
+            made.append(text.source_of(segment, kernels_text, scratch_bytes, host, abi, choices))
             if keep is not None:
                 keep(_whole_text(made[0]))
         return made[0]

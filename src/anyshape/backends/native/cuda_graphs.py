@@ -34,7 +34,7 @@ from anyshape.ops.meta import Meta
 from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import PARAMETER, RESULT, SYMBOL
 from anyshape.ops.origins import is_of_torch
-from anyshape.ops.runtime_checks import check_dense
+from anyshape.ops.runtime_checks import check_dense, check_sizes
 from anyshape.ops.table import lookup
 from anyshape.runtime.cuda.graph_pool import CannotRecord, GraphDevice
 from anyshape.symbolic import Size, Symbol, product, substitute
@@ -120,7 +120,7 @@ def why_not(graph: torch.fx.Graph) -> str:
 
 #: What has code in Python and no row, and does nothing that a replay would miss: modes are compared
 #: when a graph is recorded.
-_OURS: Final = frozenset({check_dense, enter_mode, leave_mode})
+_OURS: Final = frozenset({check_dense, check_sizes, enter_mode, leave_mode})
 _OF_TORCH: Final = ("torch.functional", "torch.nn.functional", "torch._tensor")
 #: Whose native functions start kernels, or are about numbers.
 _NATIVE: Final = frozenset({"torch", "_operator", "math"})
@@ -418,6 +418,11 @@ class ShapeGraphs:
 
     # -- for people --------------------------------------------------------------------------------
 
+    @property
+    def recorded(self) -> int:
+        """How many shapes have one now."""
+        return len(self._graphs)
+
     def lines(self) -> list[str]:
         if self._given_up:
             return [f"no CUDA graphs: {self._given_up}"]
@@ -429,6 +434,7 @@ class NotRecorded(NamedTuple):
     """Where nothing can be recorded."""
 
     why: str
+    recorded: int = 0
 
     def lines(self) -> list[str]:
         return [f"no CUDA graphs: {self.why}"]

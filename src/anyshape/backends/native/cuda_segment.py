@@ -12,6 +12,7 @@ import torch
 
 from anyshape.backends.native.build import host_helpers, key_of_code, source_text
 from anyshape.codegen.nvptx.block_reduce import LEFT_FOR_KERNELS
+from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.codegen.nvptx.module import (
     Counts,
@@ -23,10 +24,9 @@ from anyshape.codegen.nvptx.module import (
 )
 from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
 from anyshape.graph.plan import Unlowerable
-from anyshape.loops.generalized import range_of
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Launch, Segment
-from anyshape.loops.text import kernel_text
+from anyshape.loops.text import kernel_key
 from anyshape.runtime.cuda.branch_streams import branch
 from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
 from anyshape.runtime.cuda.driver import driver
@@ -41,10 +41,15 @@ from anyshape.runtime.loader.torch_abi import torch_abi
 _NAME: Final = "kernel"
 _LOAD: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _BRANCH: Final = _LOAD(branch)
+_NO_CHOICES: Final[Mapping[Kernel, GpuChoice]] = {}
 
 
 def cuda_function(
-    segment: Segment, key: str, device: torch.device, branches: bool = False
+    segment: Segment,
+    key: str,
+    device: torch.device,
+    branches: bool = False,
+    choices: Mapping[Kernel, GpuChoice] = _NO_CHOICES,
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
     `key`: all that the segment's text depends on. `branches`: to be recorded, with products that
@@ -53,7 +58,9 @@ def cuda_function(
     target = gpu_target(index)
     launches = [step for step in segment.steps if isinstance(step, Launch)]
     with torch.cuda.device(index):
-        codes = {step.kernel: _code(step, target) for step in launches}
+        codes = {
+            step.kernel: _code(step, target, choices.get(step.kernel, USUAL)) for step in launches
+        }
     cache, abi = disk_cache(), torch_abi()
     host = host_target(cache)
     rules = {kernel: (code.rules, code.counts) for kernel, code in codes.items()}
@@ -117,23 +124,23 @@ class _KernelCode(NamedTuple):
     counts: Counts
 
 
-_codes: Final[dict[tuple[str, Counts, GpuTarget], _KernelCode]] = {}
+_codes: Final[dict[tuple[str, Counts, GpuTarget, GpuChoice], _KernelCode]] = {}
 
 
-def _code(launch: Launch, target: GpuTarget) -> _KernelCode:
+def _code(launch: Launch, target: GpuTarget, choice: GpuChoice) -> _KernelCode:
     """The code of a kernel. Equal ones, as equal layers have them, are made once."""
     counts = _counts(launch)
-    ranges = ", ".join(str(range_of(size)) for size in launch.sizes)
-    key = f"{kernel_text(launch.kernel)}\n{ranges}"
-    known = _codes.get((key, counts, target))
+    key = kernel_key(launch)
+    known = _codes.get((key, counts, target, choice))
     if known is not None:
         return known
     given = nvptx_target(target.capability, target.ptx)
-    functions = functions_of(_NAME, launch.kernel)
+    functions = functions_of(_NAME, launch.kernel, choice)
+    chosen = "" if choice == USUAL else f" {choice}"
     try:
         modules = tuple(
             module_of(
-                f"{each.rule.name} {key} {counts}",
+                f"{each.rule.name} {key} {counts}{chosen}",
                 partial(module_text, each, counts, given),
                 target,
                 # Nearly all tensors have fewer elements than it is for.
@@ -144,7 +151,7 @@ def _code(launch: Launch, target: GpuTarget) -> _KernelCode:
     except NoSuchFunction as error:
         raise Unlowerable(f"no code for GPUs: {error}") from None
     found = _KernelCode(modules, tuple(each.rule for each in functions), counts)
-    return _codes.setdefault((key, counts, target), found)
+    return _codes.setdefault((key, counts, target, choice), found)
 
 
 def _resident_blocks(rule: LaunchRule, function: int, device: int) -> int:

@@ -20,6 +20,7 @@ from anyshape.codegen.host import (
 from anyshape.codegen.host.externs import row_of
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm import module
+from anyshape.codegen.llvm.choice import USUAL, CpuChoice
 from anyshape.codegen.llvm.threads import launch_functions
 from anyshape.codegen.nvptx.launch import (
     BRANCH,
@@ -42,6 +43,7 @@ from anyshape.symbolic import Size
 #: torch's number for devices of this type
 _CUDA: Final = 1
 _NAME: Final = "anyshape_segment"
+_NO_CHOICES: Final[Mapping[Kernel, CpuChoice]] = {}
 
 
 def helpers_source(abi: TorchAbi | None, gpu: int | None = None) -> Source:
@@ -60,6 +62,7 @@ def source_of(
     scratch_bytes: Callable[[Kernel], Size] | None,
     host: HostTarget,
     abi: TorchAbi | None,
+    choices: Mapping[Kernel, CpuChoice] = _NO_CHOICES,
 ) -> Source:
     """The text of a segment, and the names of its functions. The text of kernels, and the bytes
     that their threads need, may be somebody else's."""
@@ -69,12 +72,19 @@ def source_of(
     for step in segment.steps:
         if isinstance(step, Launch) and step.kernel not in kernels:
             name = f"{_NAME}.k{len(kernels)}"
+            choice = choices.get(step.kernel, USUAL)
             kernels[step.kernel] = KernelCode(
-                name, (scratch_bytes or module.scratch_bytes)(step.kernel)
+                name,
+                module.scratch_bytes(step.kernel, choice=choice)
+                if scratch_bytes is None
+                else scratch_bytes(step.kernel),
             )
     code = host_function(segment, _NAME, kernels, host_abi(abi))
     named = {own.name: kernel for kernel, own in kernels.items()}
-    texts = (kernels_text or module.module_texts)(named, target)
+    if kernels_text is None:
+        texts = module.module_texts(named, target, choices)
+    else:
+        texts = kernels_text(named, target)
     text = join_module([texts.beside, code.text])
     # Where most of the work is apart, this module only calls it.
     quick = bool(texts.apart)

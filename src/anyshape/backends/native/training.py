@@ -73,13 +73,13 @@ def trained(
     count, differentiable = graphs.outputs, graphs.differentiable
     written = frozenset(graphs.program.written)
     read, is_drawn = graphs.program.read, graphs.draws
-    places = _places(graphs.program, (*graphs.symbols, *graphs.more))
+    places = places_of(graphs.program, (*graphs.symbols, *graphs.more))
     nodes = [node for node in graphs.program.graph.nodes if node.op == "placeholder"]
     tensors = [n for n, node in enumerate(nodes) if isinstance(node.meta.get(RESULT), Meta)]
     watched = [number for number in tensors if number not in written]
     needed = [number for number in graphs.inputs if number in tensors]
     plain = [number for number in range(count) if number not in differentiable]
-    kept = len(graphs.kept)
+    kept, relaid = len(graphs.kept), graphs.relaid
     saves = bool(kept or needed)
     several = saves and len(differentiable) > 1
     inputs_saved = range(kept, kept + len(needed))
@@ -143,6 +143,9 @@ def trained(
             symbols = [inputs[n] if dim is None else inputs[n].shape[dim] for n, dim in own.symbols]
             taken = [inputs[n] if at is None else saved[at] for n, at in own.inputs]
             arguments = [*saved[:kept], *taken, *ready, *symbols]
+            for place in relaid:
+                # They are not so if the forward graph ran operator by operator, or a hook saved it.
+                arguments[place] = arguments[place].contiguous(memory_format=torch.channels_last)
             result: list[Any] = [None] * len(inputs)
             if gives_back:
                 # Whatever the function has read last is given back while it runs.
@@ -215,7 +218,7 @@ def trained(
             return as_it_is(*inputs)
         given: Sequence[Any] = inputs
         if more or graphs.unreached:
-            given = [*inputs, *(_value(inputs, place) for place in more)]
+            given = [*inputs, *(input_value(inputs, place) for place in more)]
             for number in graphs.unreached:
                 given[number] = given[number].detach()
         function = apply_transformed if _is_transformed() else apply
@@ -278,7 +281,7 @@ def in_stages(
     """A function of the program's inputs that runs one part after the other."""
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     hidden = dict.fromkeys(symbol for part in parts for symbol in part.symbols)
-    places = _places(program, (*program.symbols, *hidden))
+    places = places_of(program, (*program.symbols, *hidden))
     more = [places[symbol] for symbol in (*program.symbols, *hidden)]
     slots: dict[torch.fx.Node | Symbol, int] = {}
     for each in (*nodes, *hidden, *(node for part in parts for node in part.outputs)):
@@ -294,7 +297,7 @@ def in_stages(
     finish = _epilogue(program)
 
     def run(*inputs: Any) -> Any:
-        values = [*inputs, *(_value(inputs, place) for place in more)]
+        values = [*inputs, *(input_value(inputs, place) for place in more)]
         for function, taken in steps:
             values.extend(function(*(values[slot] for slot in taken)))
         pairs = zip(wanted, is_slot, strict=True)
@@ -455,7 +458,7 @@ def _again(
     return tuple(result)
 
 
-def _places(
+def places_of(
     program: FunctionalGraph, needed: Sequence[Symbol]
 ) -> dict[Symbol, tuple[int, int | None]]:
     """Where each symbol is to be read: a dimension of an input, or one that is a number."""
@@ -478,6 +481,6 @@ def _places(
     return known
 
 
-def _value(inputs: Sequence[Any], place: tuple[int, int | None]) -> int:
+def input_value(inputs: Sequence[Any], place: tuple[int, int | None]) -> int:
     number, dim = place
     return inputs[number] if dim is None else inputs[number].shape[dim]

@@ -10,6 +10,7 @@ import dis
 import types
 import weakref
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, Final
 
 import torch
@@ -24,12 +25,13 @@ from anyshape.capture.rewrite.instrument import is_instrumented
 from anyshape.capture.rewrite.source import all_code
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
+from anyshape.guards.path import Path
 from anyshape.ops.kernel_launch import is_kernel
 
 _NUMBERS: Final = ATOMS | {TracedInt, TracedFloat}
 _METHODS: Final = ("forward", "backward", "setup_context", "jvp", "vmap", "vjp")
-#: Cells are not among them: code that closes over nothing has its own only.
 _WRITES: Final = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "IMPORT_NAME"})
+_CELL_WRITES: Final = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 
 
 def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> object:
@@ -142,13 +144,14 @@ def _check_code(hooks: Hooks, function: types.FunctionType, seen: set[object]) -
     if function in seen:
         return
     seen.add(function)
-    if function.__closure__:
-        raise AbortCapture(f"`{function.__qualname__}` closes over variables")
+    _check_closure(hooks, function, seen)
+    outside = function.__code__.co_freevars
     for each in _instructions(function):
-        if each.opname in _WRITES:
+        if each.opname in _WRITES or (each.opname in _CELL_WRITES and each.argval in outside):
             raise AbortCapture(f"`{function.__qualname__}` changes what is outside of it")
         if each.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             _check_global(hooks, function, str(each.argval), seen)
+    _check_classes(function)
 
 
 def _check_containers(function: types.FunctionType) -> None:
@@ -179,13 +182,38 @@ def _check_global(hooks: Hooks, function: types.FunctionType, name: str, seen: s
         if name not in _PURE_BUILTINS:
             raise AbortCapture(f"`{function.__qualname__}` calls `{name}`, which may have effects")
         return
-    value = globals_[name]
+    _check_value(hooks, function, name, globals_[name], path, seen)
+
+
+def _check_closure(hooks: Hooks, function: types.FunctionType, seen: set[object]) -> None:
+    """What a decorator has given to the function that it made, such as the function behind it."""
+    closure = hooks.tracer.constant(function).attribute("__closure__")
+    cells = function.__closure__ or ()
+    for place, (name, cell) in enumerate(zip(function.__code__.co_freevars, cells, strict=True)):
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            raise AbortCapture(f"`{function.__qualname__}` closes over an empty cell") from None
+        _check_value(hooks, function, name, value, closure.item(place).cell(), seen)
+
+
+def _check_value(
+    hooks: Hooks,
+    function: types.FunctionType,
+    name: str,
+    value: Any,
+    path: Path,
+    seen: set[object],
+) -> None:
+    """What code reads outside of it: a constant, or code."""
     if type(value) in ATOMS:
         hooks.tracer.read(value, path)
     elif isinstance(value, types.ModuleType | types.BuiltinFunctionType | type):
-        if not _is_of_library(value):
-            raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
         hooks.tracer.read(value, path)
+        if not _is_of_library(value):
+            if not isinstance(value, type) or not issubclass(value, torch.autograd.Function):
+                raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
+            _check_class(hooks, value, seen)
     elif isinstance(value, types.FunctionType):
         hooks.tracer.read(value, path)
         if not _is_of_library(value):
@@ -197,6 +225,48 @@ def _check_global(hooks: Hooks, function: types.FunctionType, name: str, seen: s
     else:
         raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which may have state")
 
+
+def _check_class(hooks: Hooks, kind: type, seen: set[object]) -> None:
+    """A function with a gradient that code names, often its own: what can be read of it."""
+    for owner in kind.__mro__[: kind.__mro__.index(torch.autograd.Function)]:
+        if owner in seen or _is_of_library(owner):
+            continue
+        seen.add(owner)
+        for name, held in vars(owner).items():
+            if name in _OF_EVERY_CLASS:
+                continue
+            hooks.attributes.class_attribute(kind, name)
+            value = getattr(held, "__func__", held)
+            if isinstance(value, types.FunctionType):
+                _check_code(hooks, value, seen)
+            elif type(value) in ATOMS:
+                hooks.tracer.read(value, hooks.tracer.constant(owner).instance(name))
+            else:
+                raise AbortCapture(f"`{owner.__qualname__}.{name}` may have state")
+
+
+def _check_classes(function: types.FunctionType) -> None:
+    """Leave if code does anything with a class of the program but to read an attribute."""
+    for code in all_code(function.__code__):
+        for each, after in pairwise(dis.get_instructions(code)):
+            if each.opname not in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"):
+                continue
+            value = _read_by(function, str(each.argval))
+            if isinstance(value, type) and not _is_of_library(value) and after.opname not in _LOADS:
+                raise AbortCapture(f"`{function.__qualname__}` hands on `{each.argval}`")
+
+
+def _read_by(function: types.FunctionType, name: str) -> object:
+    names = function.__code__.co_freevars
+    if name in names and function.__closure__:
+        return function.__closure__[names.index(name)].cell_contents
+    return function.__globals__.get(name)
+
+
+#: What the code of a function with a gradient does not read of its class.
+_OF_EVERY_CLASS: Final = frozenset(
+    (*vars(type("_Plain", (torch.autograd.Function,), {})), "__annotations__")
+)
 
 _PURE_BUILTINS: Final = frozenset(
     {

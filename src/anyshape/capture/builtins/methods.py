@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import io
 import itertools
 import re
@@ -21,9 +22,11 @@ from anyshape.capture.builtins.numbers import prod
 from anyshape.capture.builtins.process_queries import VERSION
 from anyshape.capture.builtins.pure import is_constant, pure
 from anyshape.capture.builtins.random_state import generator_method
+from anyshape.capture.externals.native_values import is_numpy_scalar
 from anyshape.capture.hooks.formatting import braces, percent
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, joined
 from anyshape.capture.value_kinds import ATOMS
+from anyshape.guards.guard import Kind
 
 _MISSING: Final = object()
 
@@ -57,6 +60,8 @@ def method(
     if type(owner) in TRACED_VALUES:
         method = getattr(hooks.specialized(owner, f"`{name}` of it"), name)
         return pure(hooks, method, args, kwargs)
+    if isinstance(owner, enum.Enum) and isinstance(owner, tuple(_ENUMERATED)):
+        bound, owner = _as_data(hooks, owner, name)
     if type(owner) in ATOMS or type(owner) is VERSION:
         if type(owner) is str and name == "format":
             return braces(hooks, owner, args, kwargs)
@@ -89,8 +94,26 @@ def method(
         if hooks.outside.is_external(owner) and not is_constant(hooks, owner):
             raise AbortCapture(f"`{name}` of a {type(owner).__name__} from outside the function")
         return pure(hooks, bound, args, kwargs)
+    if is_numpy_scalar(type(owner)) and name in ("item", "tolist"):
+        return pure(hooks, bound, args, kwargs)
     raise AbortCapture(f"cannot trace into `{name}` of a {type(owner).__name__}")
 
+
+def _as_data(hooks: Hooks, member: Any, name: str) -> tuple[object, object]:
+    """A method of the text or number that a member of an enumeration is, and that."""
+    path = hooks.tracer.path_of(member)
+    if path is not None:
+        hooks.tracer.guard(Kind.IDENTITY, path, member)
+    kind = next(kind for kind in _ENUMERATED if isinstance(member, kind))
+    plain = _ENUMERATED[kind](member)
+    return getattr(plain, name), plain
+
+
+_ENUMERATED: Final[dict[type, Callable[[Any], object]]] = {
+    str: str.__str__,
+    int: int.__int__,
+    float: float.__float__,
+}
 
 #: Containers that show another one, which is guarded where it came from outside.
 _READ_ONLY: Final = frozenset(

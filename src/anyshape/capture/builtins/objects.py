@@ -150,7 +150,39 @@ class _RefersTo:
         return reference() is self._reference()
 
 
+def _module_to(hooks: Hooks, module: torch.nn.Module, *args: object, **kwargs: object) -> object:
+    """`module.to(...)` where it is there already, which does nothing."""
+    given: list[object] = []
+    for value in args:
+        if isinstance(value, torch.Tensor):  # Its device and dtype are meant.
+            given += [hooks.attribute(value, "device"), hooks.attribute(value, "dtype")]
+        else:
+            given.append(hooks.specialized(value, "a module is moved there"))
+    named = {key: hooks.specialized(x, "a module is moved there") for key, x in kwargs.items()}
+    with torch._C.DisableTorchFunction():
+        device, dtype, _, form = _PARSE_TO(*given, **named)
+    each: Any
+    for each in hooks.iterate(hooks.call(hooks.attribute(module, "modules"))):
+        own = hooks.attributes.class_attribute(type(each), "_apply")
+        if own is None or own[0] is not torch.nn.Module:
+            raise AbortCapture(f"`to` of a {type(each).__name__}")
+    for name in ("parameters", "buffers"):
+        for each in hooks.iterate(hooks.call(hooks.attribute(module, name))):
+            if device not in (None, hooks.attribute(each, "device")) or form is not None:
+                raise AbortCapture("a module is moved inside the function")
+            if dtype not in (None, hooks.attribute(each, "dtype")) and _is_converted(each):
+                raise AbortCapture("a module is converted inside the function")
+    return module
+
+
+def _is_converted(tensor: torch.Tensor) -> bool:
+    return tensor.dtype.is_floating_point or tensor.dtype.is_complex
+
+
+_PARSE_TO: Any = torch._C._nn._parse_to  # pyright: ignore[reportAttributeAccessIssue] no stub has it
+
 MODELS: Final[Models] = {
+    torch.nn.Module.to: _module_to,
     isinstance: _class_test(isinstance, "__instancecheck__"),
     issubclass: _class_test(issubclass, "__subclasscheck__"),
     callable: _callable,

@@ -1,6 +1,6 @@
 """Torch's own compiler in a program that is captured: what it compiles is followed as it is.
 
-Functions that it has compiled already are known by what they carry (`support/boundary_markers.py`).
+Functions that it has compiled already are known by what they carry (`boundary_markers.py`).
 """
 
 from __future__ import annotations

@@ -174,6 +174,7 @@ _QUESTIONS: Final[frozenset[Any]] = frozenset(
         sys.exc_info,
         sys.exception,
         sys.getrecursionlimit,
+        torch._C._are_functorch_transforms_active,
         torch.get_default_device,
         torch.get_num_threads,
         torch.get_num_interop_threads,

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
+from anyshape.boundary_markers import why_disabled
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import (
     autograd_functions,
@@ -19,6 +20,7 @@ from anyshape.capture.builtins import (
     gradient_checkpoints,
     iteration,
     numbers,
+    numpy_numbers,
     objects,
     optimizers,
     other_compilers,
@@ -28,6 +30,7 @@ from anyshape.capture.builtins import (
     tensor_construction,
     torch_state,
     triton_kernels,
+    vmap,
     warning_filters,
 )
 from anyshape.capture.builtins.methods import method, unbound
@@ -44,7 +47,6 @@ from anyshape.capture.builtins.pure import (
 from anyshape.capture.hooks.contexts import CONTEXT_CLASSES, enter_or_leave
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.origins import is_original
-from anyshape.support.boundary_markers import why_disabled
 
 
 def _binary(name: str) -> Callable[..., object]:
@@ -89,6 +91,7 @@ _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
     *(flex_attention, triton_kernels, gradient_checkpoints, other_compilers, optimizers),
+    vmap,
 )
 
 
@@ -108,7 +111,7 @@ MODELS: Final[Models] = {
 #: Functions that call what they are given, through hooks, and do nothing else with it.
 CALLERS: Final = frozenset(
     function
-    for models in (control_flow, flex_attention, gradient_checkpoints, other_compilers)
+    for models in (control_flow, flex_attention, gradient_checkpoints, other_compilers, vmap)
     for function in models.MODELS
 )
 
@@ -175,6 +178,8 @@ def handler_of(function: object) -> Handler | None:
         return lambda hooks, function, args, kwargs: None
     if process_queries.is_question(function):
         return process_queries.ask
+    if numpy_numbers.computes_a_number(function):
+        return numpy_numbers.compute
     wrapped = getattr(function, "__wrapped__", None)
     if _is_of_torch(function) and _has_hash(wrapped) and wrapped in MODELS:
         return lambda hooks, function, args, kwargs: MODELS[wrapped](hooks, *args, **kwargs)

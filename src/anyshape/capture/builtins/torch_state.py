@@ -23,13 +23,18 @@ from anyshape.capture.builtins.process_queries import ask
 from anyshape.capture.numbers.concolic import plain
 from anyshape.guards.guard import Kind
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
+from anyshape.ops.runtime_checks import check_sizes
 
 
 def _as_is(function: Callable[..., object]) -> Callable[..., object]:
     """A read of torch's state that the guard of the state covers, or a pure function."""
-    return lambda hooks, *args, **kwargs: function(
-        *(hooks.specialized(arg, f"`{function.__name__}` takes it") for arg in args), **kwargs
-    )
+
+    def model(hooks: Hooks, *args: object, **kwargs: object) -> object:
+        given = [hooks.specialized(arg, f"`{function.__name__}` takes it") for arg in args]
+        with torch._C.DisableTorchFunction():  # Some are functions of torch to modes.
+            return function(*given, **kwargs)
+
+    return model
 
 
 def _device(hooks: Hooks, *args: object, **kwargs: object) -> Any:
@@ -212,6 +217,8 @@ MODELS: Final[Models] = {
     torch._C._set_grad_enabled: lambda hooks, mode: torch._C._set_grad_enabled(mode),
     sdpa_kernel: _sdpa_kernel,
     torch.autograd.set_detect_anomaly: _detect_anomaly,
+    # An exported graph has them; where it is captured, there is one for each operator again.
+    check_sizes: lambda hooks, *args: None,
     enter_mode: _enter_mode,
     leave_mode: _leave_mode,
     torch.is_tensor: lambda hooks, value: isinstance(value, torch.Tensor),

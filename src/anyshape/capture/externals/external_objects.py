@@ -128,6 +128,14 @@ class Externals:
             self._guard_key(container, path, key)
         return dict.__contains__(container, key)
 
+    def has_member(self, container: Any, path: Path, member: object) -> bool:
+        """Of a set; the others of its members are not guarded, unless the program changed it."""
+        if not is_key(member) or self.journal.wrote_any(container):
+            self.members(container, path)
+        else:
+            self.tracer.guard(Kind.CONTAINS, path, (member, member in container))
+        return member in container
+
     def length(self, container: object, path: Path) -> int:
         if isinstance(container, SETS) and self.journal.wrote_any(container):
             self.members(container, path)
@@ -145,7 +153,7 @@ class Externals:
     def members(self, container: object, path: Path) -> object:
         """A set from outside, with its members guarded but not their order."""
         members = frozenset(self._before(container))
-        if not all(type(member) in ATOMS for member in members):
+        if not all(map(is_key, members)):
             raise AbortCapture(
                 "a set from outside the function with members that cannot be compared"
             )

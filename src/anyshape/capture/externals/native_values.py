@@ -90,6 +90,16 @@ def is_numpy_scalar(kind: type) -> bool:
     return "generic" in names and not names & {"void", "object_"}
 
 
+def as_torch_takes_it(value: Any) -> object:
+    """The number of Python that torch makes of a number of numpy; others as they are."""
+    if is_numpy_scalar(type(value)):
+        if isinstance(value, float):
+            return float(value)
+        if value.dtype.kind in "iu":
+            return int(value)
+    return value
+
+
 @functools.lru_cache(maxsize=4096)
 def has_native_state(kind: type) -> bool:
     """Whether instances hold something that neither their dictionary nor their slots show: native

@@ -17,10 +17,12 @@ from typing import Any, Final, TypeGuard
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 
+from anyshape.boundary_markers import traceable_behind
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import backward
 from anyshape.capture.builtins import table as natives
 from anyshape.capture.builtins.model import Hooks
+from anyshape.capture.builtins.scripted import python_of
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
 from anyshape.capture.builtins.triton_kernels import call_of_triton, is_constexpr_function, launch
 from anyshape.capture.externals.launch_objects import Launcher
@@ -29,7 +31,7 @@ from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks import classes
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.class_lookups import is_trusted
-from anyshape.capture.hooks.contexts import CONTEXT_CLASSES
+from anyshape.capture.hooks.contexts import CONTEXT_CLASSES, takes_elements_by_tensors
 from anyshape.capture.hooks.lru_caches import Caches
 from anyshape.capture.hooks.partials import filled
 from anyshape.capture.hooks.watched_code import is_operation, may_be_watched
@@ -40,7 +42,6 @@ from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
 from anyshape.guards.replaced_functions import replaced
-from anyshape.support.boundary_markers import traceable_behind
 
 
 class FunctionFrame:
@@ -144,7 +145,8 @@ class Callables:
             return None
         made = instrumented_code(code, function.__globals__)
         if isinstance(made, Refused):
-            self._tracer.abort(f"`{function.__qualname__}` cannot be traced: {made.reason}")
+            reason = f"`{function.__qualname__}` cannot be traced: {made.reason}"
+            self._tracer.abort(reason, *filter(None, [made.hint]))
             return None
         if not is_trusted(function.__module__):
             path = self._tracer.constant(function).attribute("__code__")
@@ -381,6 +383,11 @@ class Callables:
             self._tracer.register(original, self._tracer.constant(original))
         return self.call(original, args, kwargs)
 
+    def _scripted(
+        self, function: Any, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        return self._compiled(function, python_of(function, args, kwargs), args, kwargs)
+
     # -- classes ---------------------------------------------------------------------------------
 
     def _class(self, kind: type, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
@@ -391,6 +398,8 @@ class Callables:
         if issubclass(kind, enum.Enum):
             return classes.member(self._hooks, kind, args, kwargs)
         if classes.is_named_tuple(kind):
+            return kind(*args, **kwargs)
+        if takes_elements_by_tensors(kind):
             return kind(*args, **kwargs)
         if kind in CONTEXT_CLASSES:
             return kind(
@@ -437,6 +446,8 @@ class Callables:
             made = object.__new__(kind)
         elif classes.is_data(kind):
             made = classes.value(hooks, kind, args, kwargs)
+        elif (handler := natives.handler_of(kind)) is not None:
+            return handler(hooks, kind, args, kwargs)
         else:
             raise AbortCapture(f"{kind.__name__}(…) is made by native code")
         if isinstance(init, types.FunctionType):
@@ -513,6 +524,7 @@ _BY_TYPE: Final[dict[type, Callable[..., Any]]] = {
     functools.partial: Callables._partial,
     functools._lru_cache_wrapper: Callables._cached,
     type: Callables._class,
+    torch.jit.ScriptFunction: Callables._scripted,
     Launcher: lambda self, f, a, k: launch(self._hooks, f, a, k),
     OpOverload: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),
     OpOverloadPacket: lambda self, f, a, k: self._hooks.recorder.run(f, a, k),

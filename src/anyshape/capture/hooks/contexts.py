@@ -9,6 +9,7 @@ import torch
 from torch.autograd import set_detect_anomaly
 from torch.cpu.amp.autocast_mode import autocast as cpu_autocast
 from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
+from torch.overrides import _pop_mode_temporarily
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks
@@ -40,11 +41,13 @@ def entered(hooks: Hooks, manager: object) -> object:
     """What stands in the `with` statement for a context manager."""
     kind = type(manager)
     if hooks.outside.is_external(manager) and kind in _RECORDED:
-        raise AbortCapture("a context manager from outside the function")
+        return _of_a_decorator(hooks, manager)
     if kind in _GRAD_MODES or kind is CatchWarnings:
         return manager
     if kind in _HARMLESS or kind is set_detect_anomaly or _is_off(manager):
         return _Unseen(manager)
+    if takes_elements_by_tensors(kind) and not hooks.outside.is_external(manager):
+        return _ElementsByTensors(hooks, manager)
     recorded = _RECORDED.get(kind)
     if recorded is not None:
         return recorded(hooks, manager)
@@ -54,6 +57,38 @@ def entered(hooks: Hooks, manager: object) -> object:
         hooks.attributes.class_attribute(kind, "__exit__")
         return _Called(hooks, manager)
     raise AbortCapture(f"a native context manager: {kind.__name__}")
+
+
+#: A mode in which elements are taken by tensors, where views would be made by numbers. Known by
+#: name: its module is one of torch's compiler.
+_ELEMENTS_BY_TENSORS: Final = (
+    "torch._dynamo._trace_wrapped_higher_order_op",
+    "TransformGetItemToIndex",
+)
+
+
+def takes_elements_by_tensors(kind: type) -> bool:
+    return (kind.__module__, kind.__qualname__) == _ELEMENTS_BY_TENSORS
+
+
+class _ElementsByTensors:
+    """Functions of positions take elements in this way anyway. Nobody else may take any: a copy,
+    which would be a view without the mode."""
+
+    def __init__(self, hooks: Hooks, manager: Any) -> None:
+        self._recorder = hooks.recorder
+        self._manager = manager
+
+    def __enter__(self) -> Any:
+        self._recorder.elements_by_tensors += 1
+        # Below our own mode, which is the first to be asked. A capture may end before it is left.
+        with _pop_mode_temporarily():
+            return self._manager.__enter__()
+
+    def __exit__(self, *error: Any) -> Any:
+        self._recorder.elements_by_tensors -= 1
+        with _pop_mode_temporarily():
+            return self._manager.__exit__(*error)
 
 
 def _is_off(manager: Any) -> bool:
@@ -124,6 +159,33 @@ class _Mode:
         if self._recorded and self._hooks.tracer.active:
             self._hooks.recorder.call(leave_mode)
         return self._manager.__exit__(*error)
+
+
+def _of_a_decorator(hooks: Hooks, manager: Any) -> object:
+    """A mode from outside, as `@torch.autocast(...)` keeps one for all calls of a function."""
+    if _MADE_AGAIN[type(manager)] != "autocast":
+        raise AbortCapture("a context manager from outside the function")
+    if any(known is manager for known, _ in hooks.entered):
+        # Torch keeps what was before in the object, and forgets the first of two.
+        raise AbortCapture("a context manager is entered twice")
+    for name in ("device", "fast_dtype", "_enabled", "_cache_enabled"):
+        hooks.specialized(hooks.attribute(manager, name), "a context manager has it")
+    return _KeptMode(hooks, manager)
+
+
+class _KeptMode(_Mode):
+    """A mode from outside: what was on before is kept in it, which is a change outside."""
+
+    def __enter__(self) -> Any:
+        entered = super().__enter__()
+        self._hooks.entered.append((self._manager, self))
+        for name in ("prev", "prev_cache_enabled", "prev_fastdtype"):
+            self._hooks.set_attribute(self._manager, name, getattr(self._manager, name))
+        return entered
+
+    def __exit__(self, *error: Any) -> Any:
+        self._hooks.entered.pop()
+        return super().__exit__(*error)
 
 
 #: How to make each mode again, from the object that was entered.

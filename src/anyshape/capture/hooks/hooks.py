@@ -175,6 +175,8 @@ class Hooks(OperatorHooks, ItemHooks):
         return getattr(obj, name)
 
     def _tensor_attribute(self, tensor: torch.Tensor, name: str) -> object:
+        if name in ("shape", "ndim"):
+            self.recorder.reads_shape(tensor)
         if name == "shape":
             return shape(self.recorder, tensor)
         if name in CONSTANT_ATTRIBUTES:

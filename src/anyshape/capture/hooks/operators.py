@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import sys
 import types
@@ -15,7 +16,7 @@ from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.containers import change_in_place
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.externals.external_objects import SETS, holds_traced
-from anyshape.capture.externals.native_values import is_numpy_scalar
+from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy_scalar
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.base import (
     BUILT_IN,
@@ -34,6 +35,14 @@ from anyshape.guards.guard import Kind
 
 _KEYS: Final[Any] = type({}.keys())
 _CONTAINERS: Final = (list, tuple, deque, dict, *SETS)
+
+
+_ORDERS: Final = ("lt", "le", "gt", "ge")
+_PLAIN: Final = ATOMS | {*TRACED}
+
+
+def _hold_objects(*tuples: Any) -> bool:
+    return any(type(item) not in _PLAIN for each in tuples for item in each)
 
 
 def _has_code(kind: type, name: str) -> bool:
@@ -79,6 +88,7 @@ class OperatorHooks(HooksBase):
     def _tensor_binary(
         self, name: str, function: Callable[..., object], a: object, b: object
     ) -> object:
+        a, b = as_torch_takes_it(a), as_torch_takes_it(b)
         if isinstance(a, torch.Tensor):
             if not isinstance(b, torch.Tensor) and type(b) not in (*NUMBERS, complex):
                 raise AbortCapture(f"a tensor {name} a {type(b).__name__}")
@@ -194,6 +204,7 @@ class OperatorHooks(HooksBase):
                 method = getattr(torch.Tensor, f"__i{name}__", None)
                 if method is None:
                     return self.binary(name, a, b)
+                b = as_torch_takes_it(b)
                 if not isinstance(b, torch.Tensor) and type(b) not in NUMBERS:
                     raise AbortCapture(f"a tensor {name} a {type(b).__name__}, in place")
                 return self.recorder.run(method, (a, b), {}, function)
@@ -262,6 +273,8 @@ class OperatorHooks(HooksBase):
             other = kind_b if kind_a in TRACED else kind_a
             if not defines(other, forward, mirrored, "__eq__"):
                 return concolic.compare(function, self.operand(a), self.operand(b))
+        if kind_a is tuple and kind_b is tuple and name in _ORDERS and _hold_objects(a, b):
+            return self._order_of_tuples(name, function, a, b)
         if self._is_compared_natively(a) and self._is_compared_natively(b):
             a, b = self._as_compared(a), self._as_compared(b)
             return self.natively(function, self.one_object(a), self.one_object(b))
@@ -273,6 +286,20 @@ class OperatorHooks(HooksBase):
         if function is operator.eq or function is operator.ne:
             return self.same(a, b) is (function is operator.eq)
         return _unsupported(function, a, b)
+
+    def _order_of_tuples(
+        self, name: str, function: Callable[..., object], a: object, b: object
+    ) -> object:
+        """By the first items that differ: those behind them, objects that nothing compares, are not
+        looked at."""
+        mine, others = list(self.iterate(a)), list(self.iterate(b))
+        for x, y in zip(mine, others, strict=False):
+            if type(x) is float and math.isnan(x):
+                raise AbortCapture("a tuple with a NaN is compared")  # It is equal to itself there.
+            is_plain = type(x) in _PLAIN and type(y) in _PLAIN
+            if not ((not is_plain and self.same(x, y)) or self.truth(self.compare("eq", x, y))):
+                return self.compare(name, x, y)
+        return function(len(mine), len(others))
 
     def _as_compared(self, value: object) -> object:
         """A value for native code to compare. Traced numbers in a sequence are compared one by one,
@@ -307,6 +334,7 @@ class OperatorHooks(HooksBase):
     def _tensor_compare(
         self, name: str, function: Callable[..., object], a: object, b: object
     ) -> object:
+        a, b = as_torch_takes_it(a), as_torch_takes_it(b)
         if isinstance(a, torch.Tensor) and (isinstance(b, torch.Tensor) or type(b) in NUMBERS):
             return self.recorder.run(getattr(torch.Tensor, f"__{name}__"), (a, b), {}, function)
         if type(a) in NUMBERS:
@@ -335,8 +363,9 @@ class OperatorHooks(HooksBase):
         path_a, path_b = self.tracer.path_of(a), self.tracer.path_of(b)
         made = path_a is None or path_b is None
         if made and isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a is not b:
-            # At other sizes an operation may return its argument.
-            self.tracer.abort("tensors that the program made are compared by `is`")
+            if not (self.recorder.is_always_new(a) and self.recorder.is_always_new(b)):
+                # At other sizes an operation may return its argument.
+                self.tracer.abort("tensors that the program made are compared by `is`")
             return False
         if path_a is not None and path_b is not None and a is not b:
             key = (Kind.DISTINCT, path_a, path_b)
@@ -358,7 +387,8 @@ class OperatorHooks(HooksBase):
             if path is not None and isinstance(container, dict):
                 return self.outside.has_key(container, path, item)
             if path is not None and kind in (set, frozenset):
-                self.outside.members(container, path)
+                self.hashed(item)
+                return self.outside.has_member(container, path, item)
             if isinstance(container, dict) or kind in (set, frozenset) or kind is _KEYS:
                 self.observe(container, "contains")
                 self.hashed(item)

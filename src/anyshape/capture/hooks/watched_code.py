@@ -35,11 +35,13 @@ _TORCH_WATCHED: Final = (
     "nn/parallel/",
     "nn/utils/",
     "optim/",
+    "amp/autocast_mode.py",
     "amp/grad_scaler.py",
     "distributed/algorithms/",
     "distributed/fsdp/",
     "distributed/optim/",
     "_functorch/functional_call.py",
+    "fx/graph_module.py",
     "utils/checkpoint.py",
     "utils/_contextlib.py",
     "utils/_foreach_utils.py",
@@ -54,6 +56,7 @@ _TORCH_WATCHED: Final = (
 _LIBRARY_WATCHED: Final = (
     "contextlib.py",
     "dataclasses.py",
+    "enum.py",
     "functools.py",
     "collections/__init__.py",
     "_collections_abc.py",
@@ -125,7 +128,8 @@ def _is_operation(function: Callable[..., object]) -> bool:
     if isinstance(function, OpOverload | OpOverloadPacket) or lookup(function) is not None:
         return True
     name = getattr(function, "__name__", "")
-    if getattr(_FUNCTIONS, name, None) is function:
+    # What every object has, such as `__new__`, those functions have, too.
+    if getattr(_FUNCTIONS, name, None) is function and getattr(object, name, None) is not function:
         return True
     module = getattr(function, "__module__", None)
     owner = getattr(function, "__self__", None)

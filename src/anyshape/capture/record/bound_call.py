@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, Final
 
 import torch
 
 from anyshape.capture.abort import AbortCapture
-from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.externals.native_values import as_torch_takes_it
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, compare, plain
 from anyshape.capture.numbers.traced_text import TracedText
 from anyshape.capture.value_kinds import ATOMS, is_plain_tensor
 from anyshape.ops.kernel_launch import KernelLaunch
@@ -35,7 +39,23 @@ _SHAPE_FREE_OF_FLOATS: Final = frozenset(
     }
 )
 
+#: Of these, what does something else where a float is 0: dropout gives back its argument.
+_OTHERWISE_AT_ZERO: Final = frozenset(
+    {torch.nn.functional.dropout, torch.nn.functional.scaled_dot_product_attention}
+)
+
+_FLOAT: Final = (float, "float")
+
 _POINTWISE_ENOUGH: Final = (OpKind.POINTWISE, OpKind.REDUCTION, OpKind.MATMUL)
+
+
+#: Python's classes of numbers, where a dtype is expected.
+_DTYPES: Final[dict[Any, torch.dtype]] = {
+    bool: torch.bool,
+    int: torch.int64,
+    float: torch.float64,
+    complex: torch.complex128,
+}
 
 
 class CallForms:
@@ -64,6 +84,10 @@ class CallForms:
         self._floats: list[TracedFloat] = []
         if function is torch.Tensor.new and len(args) == 2 and type(args[1]) is torch.Size:
             args = (args[0], *self._sizes_of(args[1]))
+        if any(type(value) is TracedInt for value in (*args, *kwargs.values())):
+            taken = _taken_as_floats(function)
+            args = tuple(self._fixed(value, place in taken) for place, value in enumerate(args))
+            kwargs = {name: self._fixed(value, name in taken) for name, value in kwargs.items()}
         converted = [self._convert(value) for value in args]
         self.plain_args = tuple(item[0] for item in converted)
         self.node_args = tuple(item[1] for item in converted)
@@ -80,6 +104,9 @@ class CallForms:
         if self._floats and not _free_of_floats(function):
             for value in self._floats:
                 recorder.tracer.specialize(value, f"{name_of(function)} may shape its result by it")
+        elif function in _OTHERWISE_AT_ZERO:
+            for value in self._floats:
+                compare(operator.eq, value, 0.0)
 
     @property
     def has_floats(self) -> bool:
@@ -105,6 +132,13 @@ class CallForms:
         return sorted(
             {symbol for size in self._sizes for symbol in symbols_of(size)}, key=lambda s: s.name
         )
+
+    def _fixed(self, value: object, is_float: bool) -> object:
+        """An integer in the place of a float is no size: functions check it, and divide by it."""
+        if not is_float or type(value) is not TracedInt:
+            return value
+        why = f"{name_of(self._function)} takes it for a float"
+        return self._recorder.tracer.specialize(value, why)
 
     def _convert(self, value: Any) -> tuple[object, object, object]:
         kind = type(value)
@@ -144,6 +178,11 @@ class CallForms:
         if is_packed(value) and takes_packed(self._function):
             self.packed = True
             return value, self._recorder.object_node(value), Packed(class_of(value))
+        number = as_torch_takes_it(value)
+        if number is not value:
+            return number, number, number
+        if kind is type and value in _DTYPES:
+            return value, _DTYPES[value], _DTYPES[value]
         raise AbortCapture(f"an operation takes a {kind.__name__}")
 
     def _sequence(self, value: object, make: Callable[..., Any]) -> tuple[object, object, object]:
@@ -181,6 +220,22 @@ def _free_of_floats(function: Callable[..., object]) -> bool:
         return True
     entry = lookup(function)
     return entry is not None and entry.op.lowering in _POINTWISE_ENOUGH
+
+
+def _taken_as_floats(function: Callable[..., object]) -> frozenset[object]:
+    """The places and names of parameters that a function in Python says are floats."""
+    is_python = getattr(function, "__module__", None) == torch.nn.functional.__name__
+    return _annotated_as_floats(function) if is_python else frozenset()
+
+
+@cache
+def _annotated_as_floats(function: Callable[..., object]) -> frozenset[object]:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    found = [(n, each.name) for n, each in enumerate(parameters) if each.annotation in _FLOAT]
+    return frozenset(key for keys in found for key in keys)
 
 
 def name_of(function: Callable[..., object]) -> str:

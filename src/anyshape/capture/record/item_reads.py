@@ -32,6 +32,24 @@ _RANGES: Final[dict[torch.dtype, Range]] = {
 }
 
 
+#: They make a tensor of their arguments alone.
+_MAKERS: Final = frozenset(
+    {torch.arange, torch.tensor, torch.zeros, torch.ones, torch.full, torch.eye, torch.linspace}
+)
+
+
+def is_constant(recorder: Recorder, args: tuple[Any, ...]) -> bool:
+    """Whether a tensor that is read was made of constants, and nothing has taken it since: what is
+    in it is no data."""
+    if len(args) != 1:
+        return False
+    known = recorder.known(args[0])
+    node = known.node
+    if known.path is not None or type(node) is tuple or known.segment is not recorder.segment:
+        return False
+    return node.target in _MAKERS and not node.users and not node.all_input_nodes
+
+
 def _item(recorder: Recorder, tensor: torch.Tensor) -> object:
     value = tensor.item()
     node = recorder.graph.call_method("item", (recorder.node(tensor),))

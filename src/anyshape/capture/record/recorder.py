@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from linecache import getline
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 import torch.fx
@@ -30,7 +30,7 @@ from anyshape.capture.record.data_dependent_shapes import (
 )
 from anyshape.capture.record.inputs import Inputs
 from anyshape.capture.record.integer_arguments import numbers_in, tensors_read
-from anyshape.capture.record.item_reads import DATA_READERS, TRUTHS, number_read
+from anyshape.capture.record.item_reads import DATA_READERS, TRUTHS, is_constant, number_read
 from anyshape.capture.record.op_kinds import (
     ALIASES_UNSEEN,
     STATE_CHANGES,
@@ -57,6 +57,7 @@ from anyshape.capture.record.tensor_metadata_reads import (
     CONSTANT_READS,
     DATA_READS,
     NOT_RECORDED,
+    SHAPE_READS,
     SIZE_READS,
 )
 from anyshape.capture.record.torch_state import on_default_device
@@ -66,7 +67,7 @@ from anyshape.capture.tracer import Tracer
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, InternalError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
-from anyshape.ops.effects import is_mutable, writes_untold
+from anyshape.ops.effects import is_mutable, schema_of_extension, writes_untold
 from anyshape.ops.families.pinned_layout import dense_in_order
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Dense, Meta
@@ -80,9 +81,24 @@ from anyshape.ops.node_meta import (
     VERSION,
     RecordedCall,
 )
+from anyshape.ops.runtime_checks import check_sizes
 from anyshape.ops.shape_query import NeedKind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq, is_data_dependent
+
+_GET_ITEM: Final = torch.Tensor.__getitem__
+
+
+def _check_is_no_element(key: object) -> None:
+    keys = key if isinstance(key, tuple | list) else [key]
+    if not any(each is None or each is ... or isinstance(each, slice) for each in keys):
+        raise AbortCapture("an element is taken in a mode that takes it by tensors")
+
+
+class _Positions(NamedTuple):
+    given: set[torch.fx.Node]
+    #: older than the function
+    others: set[torch.fx.Node]
 
 
 class Recorder(Inputs):
@@ -96,10 +112,46 @@ class Recorder(Inputs):
         #: whether the program asks how tensors lie in memory
         self.asks_for_layout = False
         self.defects: list[str] = []
+        #: how many modes are entered in which elements are taken by tensors
+        self.elements_by_tensors = 0
+        #: tensors of positions: whoever asks for their shapes expects that of one position
+        self._positions: _Positions | None = None
         #: called with each tensor from outside that an operation may be about to change
         self.before_write: Callable[[torch.Tensor], None] | None = None
         #: what is in a container from outside, as the program sees it
         self.contents_of: Callable[[Any, Path], object] = lambda container, path: container
+
+    @contextmanager
+    def shapes_hidden(self, given: set[torch.fx.Node]) -> Iterator[None]:
+        """While a function of single positions is given all of them at once."""
+        before, self._positions = self._positions, _Positions(given, {*self.graph.nodes} - given)
+        try:
+            yield
+        finally:
+            self._positions = before
+
+    def is_always_new(self, tensor: torch.Tensor) -> bool:
+        """Whether what made a tensor gives none of its arguments, whatever their sizes are. Those
+        that may ask how they lie in memory."""
+        known = self.known(tensor)
+        if known.path is not None:
+            return True
+        node = known.node[0] if type(known.node) is tuple else known.node
+        call = node.meta.get(CALL)
+        if call is None or lookup(call.function) is None or known.opaque:
+            return False
+        return known.meta.shares_if is None and "memory_format" not in call.kwargs
+
+    def reads_shape(self, tensor: object) -> None:
+        """Leave if it is another one than the program expects."""
+        positions = self._positions
+        if positions is None or not isinstance(tensor, torch.Tensor):
+            return
+        node = self.node(tensor)
+        if node in positions.others or (node.op == "placeholder" and node not in positions.given):
+            return
+        if node in positions.given or self.meta(tensor).rank:
+            raise AbortCapture("the shape is read of a tensor that is one of many positions")
 
     # -- numbers ---------------------------------------------------------------------------------
 
@@ -180,6 +232,10 @@ class Recorder(Inputs):
     ) -> object:
         tracer = self.tracer
         try:
+            if function in SHAPE_READS:
+                self.reads_shape(args[0])
+            elif function is _GET_ITEM and self.elements_by_tensors and self._positions is None:
+                _check_is_no_element(args[1])
             read = SIZE_READS.get(function)
             if read is not None and args and isinstance(args[0], torch.Tensor):
                 return read(self, *args, **kwargs)
@@ -192,6 +248,8 @@ class Recorder(Inputs):
                         f"`{name_of(function)}` reads the data of a tensor",
                         "keep the value in a tensor (torch.where instead of `if`)",
                     )
+                if is_constant(self, args):
+                    return function(*args, **kwargs)
                 return reader(self, *args, **kwargs)
             for place in tensors_read(function, args, kwargs):
                 args, kwargs = self._with_numbers(args, kwargs, place)
@@ -218,14 +276,15 @@ class Recorder(Inputs):
             if converted.opaque and type(result) in (int, float, bool):
                 node = self._call_node(function, converted, target)
                 return number_read(self, torch.int64, node, result)
-            try:
-                self._record(function, converted, result, target)
-            except _CountFirst as first:
-                # The number of results is a branch; the operation belongs behind it.
-                tracer.specialize_size(first.size, first.reason)
+            while tracer.active:
+                try:
+                    self._record(function, converted, result, target)
+                    break
+                except _CountFirst as first:
+                    # The number of results is a branch; the operation belongs behind it.
+                    tracer.specialize_size(first.size, first.reason)
                 if tracer.active:
                     converted = self._converted(function, args, kwargs)
-                    self._record(function, converted, result, target)
         except AbortCapture as left:
             tracer.leave_for(left)
         except Exception as error:
@@ -305,6 +364,9 @@ class Recorder(Inputs):
             made = tuple(symbols_of_result(value))
         elif call.packed:
             check_results(self, value, result)
+        elif lookup(function) is None and schema_of_extension(function) is not None:
+            # Its shape function was compared with the operator at the sizes of this run only.
+            self.graph.call_function(check_sizes, (node, self._said_sizes(value), str(function)))
         if made:
             self._name_sizes(made, result, value)
         if self.tracer.log is not None:
@@ -314,6 +376,12 @@ class Recorder(Inputs):
             return
         self.may_draw |= may_draw(function)
         self._note_changes(function, call)
+
+    def _said_sizes(self, value: Any) -> Any:
+        """The sizes of a result, as nodes."""
+        if isinstance(value, Meta):
+            return tuple(map(self.sizes.of, value.shape))
+        return None if value is None else list(map(self._said_sizes, value))
 
     def _with_numbers(
         self, args: tuple[object, ...], kwargs: dict[str, object], place: int | str
@@ -430,7 +498,7 @@ class Recorder(Inputs):
                     f"`{name_of(function)}` has a result of an unforeseen shape ({wrong})"
                 )
             self.defects.append(f"{name_of(function)}: {wrong}")
-            return self._fixed(function, call, result, wrong), ()
+            return self._fixed(function, call, result, wrong, "a wrong shape rule"), ()
         if call.packed:
             return with_sizes(seen_sizes, found.value), ()
         return found.value, found.unbacked
@@ -442,13 +510,18 @@ class Recorder(Inputs):
             self.is_number(as_symbol(size), node, dim)
 
     def _fixed(
-        self, function: Callable[..., object], call: CallForms, result: object, why: str
+        self,
+        function: Callable[..., object],
+        call: CallForms,
+        result: object,
+        why: str,
+        what: str = "no shape rule",
     ) -> object:
         for symbol in call.symbols():
             size = self.tracer.facts.symbols[symbol.name]
             self.tracer.decide(
                 eq(size, self.tracer.value_of(size)),
-                f"{name_of(function)} has no shape rule for these arguments ({why})",
+                f"{name_of(function)} has {what} for these arguments ({why})",
             )
         return real_metas(result)
 

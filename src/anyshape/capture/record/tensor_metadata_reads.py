@@ -199,6 +199,11 @@ CONSTANT_READS: Final[frozenset[Callable[..., Any]]] = frozenset(
     ]
 )
 
+#: What depends on the rank, or on sizes.
+SHAPE_READS: Final = frozenset(
+    {*SIZE_READS, torch.Tensor.dim, torch.Tensor.ndimension, _getter("ndim")}
+)
+
 _DATA_METHODS: Final = (
     "item",
     "tolist",

@@ -16,7 +16,7 @@ import threading
 import weakref
 from collections.abc import Iterable
 from types import CellType, CodeType, FunctionType
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from anyshape.capture.rewrite.nodes import FRAME, HOOKS, CannotRewrite
 from anyshape.capture.rewrite.rewriter import FUNCTION, name_prefix, rewrite, strip, wrapped
@@ -41,6 +41,8 @@ class Refused:
     """The function has to run as it is."""
 
     reason: str
+    #: what to do, if anything
+    hint: str = ""
 
 
 class ByIdentity(Generic[V]):
@@ -138,10 +140,16 @@ def make(code: CodeType, globals_: dict[str, object]) -> CodeType | Refused:
     return made
 
 
+_NO_SOURCE: Final = Refused(
+    "its source is not available",
+    "define it in a file: what is typed at a prompt, or given to exec or to `python -c`, has none",
+)
+
+
 def located_source(code: CodeType, globals_: dict[str, object]) -> Located | Refused:
     """The stripped tree of a function, which compiles to its code; a new one every time."""
     if code.co_flags & ASYNCHRONOUS:
-        return Refused("it is asynchronous")
+        return Refused("it is asynchronous", "compile the functions that it calls")
     if code.co_name.startswith("<") and code.co_name != "<lambda>":
         return Refused("it is not a function")
     seen = False
@@ -150,7 +158,7 @@ def located_source(code: CodeType, globals_: dict[str, object]) -> Located | Ref
         strip(located.node)
         if matches(located, code):
             return located
-    return Refused("its source has changed" if seen else "its source is not available")
+    return Refused("its source has changed") if seen else _NO_SOURCE
 
 
 def matches(located: Located, code: CodeType) -> bool:

@@ -5,7 +5,7 @@ and a letter for each parameter:
 
     T  tensor      i  int64      f  double      b  bool (int32)     s  string     I  list of int64
     t  T or None   j  i or None  g  f or None   c  b or None        d  dtype or None
-    J  I or None   B  list of bool
+    J  I or None   B  list of bool   u  T, or the tensor that there is none
 
 `Extern.arguments` has the areas of the given tensors first (None for one that nobody wants), then
 the parameters. What `_out` functions write to is a parameter, the first. A test compares the rows
@@ -27,7 +27,15 @@ OPTIONAL: Final = {"t": "T", "j": "i", "g": "f", "c": "b", "d": "dtype"}
 #: letters of lists: what they take is an address and a length
 LISTS: Final = "IJB"
 #: letter -> the type in C
-TYPES: Final = {"T": "ptr", "i": "i64", "f": "double", "b": "i32", "dtype": "i32", "s": "ptr"}
+TYPES: Final = {
+    **dict.fromkeys("Tus", "ptr"),
+    "i": "i64",
+    "f": "double",
+    "b": "i32",
+    "dtype": "i32",
+}
+#: Gives a handle to the tensor that there is none.
+UNDEFINED: Final = "aoti_torch_new_uninitialized_tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +49,8 @@ class ExternFunction:
 
     @property
     def signature(self) -> tuple[str, str]:
-        """As C has it, where a dtype and a bool are one type."""
-        return self.parameters.replace("d", "c"), self.results
+        """As C has it, where a dtype and a bool are one type, and so are all tensors."""
+        return self.parameters.replace("d", "c").replace("u", "T"), self.results
 
 
 def _rows(results: int | str, **rows: str) -> dict[str, ExternFunction]:
@@ -63,7 +71,9 @@ EXTERNS: Final[dict[str, ExternFunction]] = {
     **_rows(2, _scaled_dot_product_flash_attention_for_cpu="TTTfbtg"),
     **_rows(3, _scaled_dot_product_flash_attention_for_cpu_backward="TTTTTTfbtg"),
     **_rows(4, _scaled_dot_product_efficient_attention="TTTtbfbg"),
+    **_rows(4, _scaled_dot_product_efficient_attention_backward="TTTTuTTuufBbg"),
     **_rows("TTTTiiTTT", _scaled_dot_product_flash_attention="TTTfbbg"),
+    **_rows(3, _scaled_dot_product_flash_attention_backward="TTTTTTuuiifbuug"),
     # Pools.
     **_rows(1, avg_pool2d="TIIIbbj", avg_pool3d="TIIIbbj"),
     **_rows(1, _adaptive_avg_pool2d="TI", _adaptive_avg_pool3d="TI"),
@@ -95,7 +105,8 @@ def declaration(row: ExternFunction, device: str) -> str:
         else:
             types.append("ptr" if letter in OPTIONAL else TYPES[letter])
     types += ["ptr"] * len(row.results)
-    return f"declare i32 @{row.symbol(device)}({', '.join(types)})"
+    own = f"declare i32 @{row.symbol(device)}({', '.join(types)})"
+    return f"declare i32 @{UNDEFINED}(ptr)\n{own}" if "u" in row.parameters else own
 
 
 def is_whole(area: Area, buffer: Buffer) -> bool:

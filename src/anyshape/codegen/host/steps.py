@@ -10,7 +10,14 @@ from typing import Any, Final, Protocol
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
 from anyshape.codegen.host.branches import BEGIN, END
-from anyshape.codegen.host.externs import LISTS, OPTIONAL, TYPES, is_whole, row_of
+from anyshape.codegen.host.externs import (
+    LISTS,
+    OPTIONAL,
+    TYPES,
+    UNDEFINED,
+    is_whole,
+    row_of,
+)
 from anyshape.codegen.ir_builder import FunctionBody, float_literal
 from anyshape.loops.expr import WIDTH
 from anyshape.loops.kernels import Kernel
@@ -191,7 +198,9 @@ class Steps:
 
     def _operand(self, kind: str, value: Any, reason: int, inputs: list[str]) -> str:
         match kind:
-            case "T":
+            case "u" if value is None:
+                return self._undefined(reason, inputs)
+            case "T" | "u":
                 return self._tensor(value, reason, inputs)
             case "i" if isinstance(value, int | Expr) and not isinstance(value, bool):
                 return self._sizes.of(value)
@@ -240,6 +249,12 @@ class Steps:
         if found is None:
             found = self._shown[area] = self._new_tensor(area, reason, inputs)
         return found
+
+    def _undefined(self, reason: int, inputs: list[str]) -> str:
+        slot = self._slot()
+        inputs.append(slot)
+        self._check(self._lines.let(f"call i32 @{UNDEFINED}(ptr {slot})"), reason)
+        return self._lines.let(f"load ptr, ptr {slot}", "h")
 
     def _new_tensor(self, area: Area, reason: int, inputs: list[str]) -> str:
         slot = self._slot()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from anyshape.codegen.llvm.attention import attention_tiles
 from anyshape.codegen.llvm.collapsed_axes import Points
 from anyshape.codegen.llvm.emitter import Emitter, Loop, States
 from anyshape.codegen.llvm.interleave import together_functions
@@ -103,6 +104,9 @@ def _count_up(e: Emitter, digits: States, extents: list[str]) -> States:
 
 def _vectors(e: Emitter, axis: Axis, begin: str, end: str) -> None:
     """Vectors along a parallel axis, each of which goes through all stages."""
+    if e.kernel.attends:
+        attention_tiles(e, axis, begin, end)
+        return
     e.vector_axis = axis.symbol
     if can_have_pieces(e):
         _pieces(e, axis, begin, end, MOST_SEAMS, True)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from anyshape.codegen.llvm.collapsed_axes import choice
+from anyshape.codegen.llvm.choice import USUAL, CpuChoice
+from anyshape.codegen.llvm.collapsed_axes import choice as choice_function
 from anyshape.codegen.llvm.emitter import PARAMETERS, Emitter
 from anyshape.codegen.llvm.kernel import part_function
 from anyshape.codegen.llvm.plan import KernelPlan, make_plan, short_plan
@@ -29,24 +30,27 @@ Function = tuple[str, str, int]
 
 #: For what does not depend on the processor.
 _ANY: Final = Target("", "", "")
+_NO_CHOICES: Final[Mapping[Kernel, CpuChoice]] = {}
 _NO_METADATA: Final = "!0 = !{}\n"
 #: stands for a kernel in its text until that has a name
 _NAMELESS: Final = "as.kernel.nameless"
 
 
-def scratch_bytes(kernel: Kernel, target: Target = _ANY) -> Size:
+def scratch_bytes(kernel: Kernel, target: Target = _ANY, choice: CpuChoice = USUAL) -> Size:
     """What each thread needs; `%scratch` has as much for each that there may be."""
-    return make_plan(kernel, target).bytes_for_a_thread()
+    return make_plan(kernel, target, choice).bytes_for_a_thread()
 
 
-def module_texts(kernels: Mapping[str, Kernel], target: Target) -> Texts:
+def module_texts(
+    kernels: Mapping[str, Kernel], target: Target, choices: Mapping[Kernel, CpuChoice] = _NO_CHOICES
+) -> Texts:
     """Kernels as several modules. What loops is apart, under a name that follows from its text:
     kernels that programs have in common are compiled once. What only begins them is beside. The
     whole needs `launch_functions` from elsewhere."""
     beside: list[str] = [LAUNCH_DECLARATION]
     apart: dict[str, None] = {}
     for name, kernel in kernels.items():
-        code = _code(kernel, target)
+        code = _code(kernel, target, choices.get(kernel, USUAL))
         apart |= dict.fromkeys(code.modules)
         beside.append(f"declare i32 @{code.name}.part({_TYPES})")
         beside.append(entry_function(_emitter(code.plan, target), name, code.name))
@@ -61,9 +65,9 @@ class _Code(NamedTuple):
 
 
 @functools.lru_cache(maxsize=512)
-def _code(kernel: Kernel, target: Target) -> _Code:
+def _code(kernel: Kernel, target: Target, choice: CpuChoice) -> _Code:
     """What loops. Graphs of one function have most of their kernels in common."""
-    plan = make_plan(kernel, target)
+    plan = make_plan(kernel, target, choice)
     part, needed = _part(plan, kernel, _NAMELESS, "external", target)
     functions, rare = _rare_apart(definitions(sorted(needed)))
     text = "\n\n".join([_triple(target), THREAD_DECLARATIONS, part, functions, _NO_METADATA])
@@ -120,7 +124,7 @@ def _part(
     texts = [
         part_function(usual, f"{name}.long", "internal"),
         part_function(short, f"{name}.short", "internal"),
-        choice(_emitter(plan, target), extent, name, linkage),
+        choice_function(_emitter(plan, target), extent, name, linkage),
     ]
     return "\n\n".join(texts), frozenset(usual.functions | short.functions)
 

@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from anyshape.codegen.llvm.choice import USUAL, CpuChoice
 from anyshape.codegen.target import Machine, Target
-from anyshape.codegen.vector_math import FUNCTIONS
+from anyshape.codegen.vector_math import FUNCTIONS, NEAR, near
+from anyshape.loops.attention import KEPT_SCORES
 from anyshape.loops.collapsed_axes import (
     SHORT,
     Flattened,
@@ -24,6 +26,7 @@ from anyshape.loops.collapsed_axes import (
 from anyshape.loops.expr import WIDTH, Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.memory_plan import ALIGNMENT
+from anyshape.loops.value_range import value_range
 from anyshape.loops.vector_axis import (
     accesses,
     best_column,
@@ -83,6 +86,8 @@ class KernelPlan:
     flat: Flattened | None
     #: whether threads may share one round of the parallel axes, each taking a part of every stage
     splits: bool
+    #: instructions that make a thread worth waking, as the power of two that it has more than usual
+    grain: int = 0
 
     # The memory that a thread has for itself: private buffers, then its part of folds. Threads that
     # share a row leave what each has folded in their own memory, for all to read.
@@ -117,14 +122,36 @@ class KernelPlan:
         return offsets, end
 
 
-def make_plan(kernel: Kernel, target: Target) -> KernelPlan:
+def make_plan(kernel: Kernel, target: Target, choice: CpuChoice = USUAL) -> KernelPlan:
+    if kernel.attends:
+        return _attention_plan(kernel, target)
     if isinstance(vectors_extent(kernel), int):
         known_to_be_short = short_plan(kernel, target)
         if known_to_be_short is not None:
             return known_to_be_short
     apart = unordered(kernel)
-    plan = _plan(apart, target, best_column(apart), scatters=kernel.ordered)
-    return replace(plan, splits=plan.splits and not kernel.ordered)
+    plan = _plan(apart, target, best_column(apart), scatters=kernel.ordered, choice=choice)
+    return replace(plan, splits=plan.splits and not kernel.ordered, grain=choice.grain)
+
+
+def _attention_plan(kernel: Kernel, target: Target) -> KernelPlan:
+    """Vectors along the queries. They are as wide as the rows of products that registers hold."""
+    column = kernel.axes[-1]
+    # Memory is for all lanes that there may be on some processor.
+    is_wide = not target.triple or Machine.of(target).register > target.lanes // 2
+    lanes = target.lanes * 2 if is_wide else target.lanes
+    dtype, _ = kernel.private[KEPT_SCORES]
+    return KernelPlan(
+        kernel=kernel,
+        column=column,
+        lanes=lanes * 4 // WIDTH[dtype],
+        costs=element_costs(kernel, column),
+        unroll=(1,),
+        written=frozenset(store.buffer for store in kernel.stages[0].stores),
+        together=frozenset(),
+        flat=None,
+        splits=False,
+    )
 
 
 def short_plan(kernel: Kernel, target: Target) -> KernelPlan | None:
@@ -144,6 +171,7 @@ def _plan(
     column: Axis | None,
     flat: Flattened | None = None,
     scatters: bool = False,
+    choice: CpuChoice = USUAL,
 ) -> KernelPlan:
     if column is not None and not kernel.ordered:
         others = tuple(axis for axis in kernel.axes if axis is not column)
@@ -163,10 +191,11 @@ def _plan(
         lanes = min(lanes, machine.register if flat is None else SHORT)
     if masks_freely and column is not None and flat is None and max(costs) < LONG:
         lanes *= _registers(kernel, wide)
+    lanes = choice.lanes(lanes)
     together = _together(kernel, wide) if masks_freely else {}
     called = sum(together.values())
     registers = max(1, lanes // machine.register) if is_known else 1
-    copies = _copies(kernel, column, costs, masks_freely, called, scatters, registers)
+    copies = _copies(kernel, column, costs, masks_freely, called, scatters, registers, choice)
     points = 1 if column is None else lanes * max(copies)
     return KernelPlan(
         kernel=kernel,
@@ -308,9 +337,18 @@ def _together(kernel: Kernel, wide: list[list[Scalar]]) -> dict[tuple[str, str],
 
 def function_of(scalar: Scalar) -> tuple[str, str]:
     """The function of vector_math that computes it; none has no name."""
-    if scalar.op not in FUNCTIONS:
+    name = scalar.op
+    if name not in FUNCTIONS:
         return "", ""
-    return scalar.op, "f64" if scalar.dtype == "f64" else "f32"
+    if scalar.dtype == "f64":
+        return name, "f64"
+    return near(name) if name in NEAR and _is_within(scalar.args[0], NEAR[name]) else name, "f32"
+
+
+def _is_within(scalar: Scalar, limit: float) -> bool:
+    low, high = value_range(scalar)
+    # Rounding, which ranges do not count, is far less than half of it.
+    return -limit / 2 <= low and high <= limit / 2
 
 
 def _copies(
@@ -321,6 +359,7 @@ def _copies(
     called: int,
     scatters: bool,
     registers: int,
+    choice: CpuChoice,
 ) -> tuple[int, ...]:
     """Several vectors a round hide the time that one addition takes to finish, as do the registers
     of one vector; long bodies hide it by themselves, if they are not so long that the processor
@@ -333,16 +372,19 @@ def _copies(
         for stage, cost in zip(kernel.stages, costs, strict=True)
     ]
     if column is None:
-        return tuple(max(1, each // registers) for each in per_stage)
+        return tuple(
+            choice.copies(max(1, each // registers)) if stage.folds and not stage.scans else 1
+            for stage, each in zip(kernel.stages, per_stage, strict=True)
+        )
     if registers > 1 and max(costs) >= LONG:
-        return tuple(1 for _ in kernel.stages)
+        return tuple(choice.copies(1) for _ in kernel.stages)
     # Loops across rows of memory: the wider the strip, the fewer lines are touched one by one.
     if masks_freely and not any(stage.axes for stage in kernel.stages):
         most_called = called * _FUNCTION * 3 >= sum(costs) * 2
         per_stage += [4 if most_called else 2 for cost in costs if cost >= LONG]
     light = scatters or max(costs) <= 8
     per_stage += [4 for stage in kernel.stages if stage.axes and stage.stores and light]
-    return tuple(max(per_stage) for _ in kernel.stages)
+    return tuple(choice.copies(max(per_stage)) for _ in kernel.stages)
 
 
 def _cost(scalar: Scalar) -> int:

@@ -19,7 +19,7 @@ _UNKNOWN_EXTENT = 64
 
 #: what a kernel calls while it runs
 THREAD_DECLARATIONS = "declare void @GOMP_barrier()"
-LAUNCH_DECLARATION = "declare i32 @as.launch(ptr, ptr, ptr, ptr, ptr" + ", i64" * 6 + ")"
+LAUNCH_DECLARATION = "declare i32 @as.launch(ptr, ptr, ptr, ptr, ptr" + ", i64" * 7 + ")"
 
 _DECLARATIONS = f"""
 {THREAD_DECLARATIONS}
@@ -45,7 +45,8 @@ def entry_function(e: Emitter, name: str, part: str) -> str:
     e.block("%some")
     given = "ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch"
     if not plan.kernel.ordered:
-        much = e.let(f"icmp sgt i64 {work}, {2 * GRAIN}")
+        grain = GRAIN << plan.grain if plan.grain >= 0 else max(1, GRAIN >> -plan.grain)
+        much = e.let(f"icmp sgt i64 {work}, {2 * grain}")
         e.branch(f"br i1 {much}, label %much, label %little")
         e.block("%much")
         e.enter()
@@ -54,7 +55,7 @@ def entry_function(e: Emitter, name: str, part: str) -> str:
         unit = 1 if plan.column is None else plan.lanes * max(plan.unroll)
         result = e.let(
             f"call i32 @as.launch(ptr @{part}.part, {given}, i64 {rounds}, i64 {work},"
-            f" i64 {points}, i64 {size}, i64 {unit}, i64 {int(plan.splits)})"
+            f" i64 {points}, i64 {size}, i64 {unit}, i64 {int(plan.splits)}, i64 {grain})"
         )
         e.do(f"ret i32 {result}")
         e.leave()
@@ -86,12 +87,13 @@ def launch_functions() -> str:
 {_DECLARATIONS}
 ; Few points and much work: threads share each point, where stages allow it.
 define i32 @as.launch(ptr %part, {_PART}, ptr %scratch, i64 %rounds, i64 %work,
-                      i64 %points, i64 %bytes, i64 %unit, i64 %splits) noinline nounwind {{
+                      i64 %points, i64 %bytes, i64 %unit, i64 %splits,
+                      i64 %grain) noinline nounwind {{
   %context = alloca i64, i64 {len(_CONTEXT) + 1}, align 8
   %inside = call i32 @omp_in_parallel()
   %most32 = call i32 @omp_get_max_threads()
   %most = sext i32 %most32 to i64
-  %useful = udiv i64 %work, {GRAIN}
+  %useful = udiv i64 %work, %grain
   %wanted = call i64 @llvm.smin.i64(i64 %most, i64 %useful)
   %few = icmp slt i64 %points, %wanted
   %split = select i1 %few, i64 %splits, i64 0
@@ -156,6 +158,13 @@ end:
 def _work(plan: KernelPlan) -> Size:
     """Instructions on elements in all."""
     inner: Size = 0
+    if plan.kernel.attends:
+        keys, depth, width = (axis.extent for axis in plan.kernel.stages[0].axes)
+        return (
+            product([axis.extent for axis in plan.kernel.axes])
+            * keys
+            * (depth + width + sum(plan.costs))
+        )
     for stage, cost in zip(plan.kernel.stages, plan.costs, strict=True):
         inner = inner + product([_extent(axis.extent) for axis in stage.axes]) * cost
     return product([axis.extent for axis in plan.kernel.axes]) * inner

@@ -19,6 +19,7 @@ from anyshape.codegen.llvm.arithmetic import EXACT_IN_HALVES, ROWS, OperationCal
 from anyshape.codegen.llvm.casts import cast, round_half
 from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.memory import load
+from anyshape.codegen.llvm.plan import function_of
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.loops.expr import FLOAT8, FLOATS, HALVES, Scalar
 
@@ -78,14 +79,14 @@ def _where(e: Emitter, scalar: Scalar, values: list[IrValue], wide: bool) -> str
 def _function(e: Emitter, scalar: Scalar, texts: tuple[str, ...], wide: bool) -> str:
     """A function of vector_math. There are none for single numbers: all lanes, and the first one is
     taken."""
-    dtype = "f64" if scalar.dtype == "f64" else "f32"
+    name, dtype = function_of(scalar)
     assert scalar.dtype in FLOATS, f"{scalar.op} is for floats, not {scalar.dtype}"
     element = REGISTER[dtype]
     type_ = vector(element, e.lanes)
-    e.functions.add((scalar.op, dtype, e.lanes))
+    e.functions.add((name, dtype, e.lanes))
     wides = texts if wide else [e.splat(element, text) for text in texts]
     given = ", ".join(f"{type_} {text}" for text in wides)
-    result = e.let(f"call {type_} @as.{scalar.op}.{dtype}.v{e.lanes}({given})")
+    result = e.let(f"call {type_} @as.{name}.{dtype}.v{e.lanes}({given})")
     return result if wide else e.let(f"extractelement {type_} {result}, i64 0")
 
 

@@ -12,7 +12,7 @@ Stages are levels one in another (see `Emitter`), so that what an earlier one ha
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.cooperative_reduce import StageFolds
@@ -21,6 +21,7 @@ from anyshape.codegen.llvm.loop_nest import StageCode, check_vector, row_positio
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.nvptx.block_reduce import BlockTeam
+from anyshape.codegen.nvptx.choice import GpuChoice
 from anyshape.loops.expr import WIDTH, Scalar
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.stages import mapped, roots_of
@@ -30,24 +31,15 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size
 from anyshape.symbolic.expr import of_atom
 
-#: Elements of a row that a thread has. On an H200, more of them take so many registers that too few
-#: threads are there to wait for memory.
-_ELEMENTS: Final = 16
-#: Threads that share a row, at most.
-MOST_THREADS: Final = 1024
-#: Registers for what is handed from stage to stage. A thread has 64, if there are as many threads.
-_REGISTERS: Final = 32
-
-
 # -- whether -------------------------------------------------------------------------------------
 
 
-def vectors_held(kernel: Kernel, lanes: int) -> int:
+def vectors_held(kernel: Kernel, lanes: int, choice: GpuChoice) -> int:
     """How many vectors of a row each thread has; 0 if rows are not for registers."""
     if not _can_be_held(kernel):
         return 0
     most = max(1, _across_stages(kernel))
-    return min(_ELEMENTS, _REGISTERS // most) // lanes
+    return min(choice.held, choice.registers // most) // lanes
 
 
 def forwarded(kernel: Kernel) -> Kernel:

@@ -20,7 +20,6 @@ from typing import Final
 from anyshape.codegen.host.sizes import Sizes
 from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.codegen.nvptx.block_group import COUNTER
-from anyshape.codegen.nvptx.held_rows import MOST_THREADS
 from anyshape.codegen.nvptx.kernel import OWN
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
 from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
@@ -36,9 +35,9 @@ TABLE_NAME: Final = "anyshape_gpu"
 
 DECLARATIONS: Final = f"""
 @{TABLE_NAME} = external global i64
-declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i1)
-declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64)
-declare i32 @anyshape_gpu_strips(ptr, i64, ptr, ptr, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i64, i1)
+declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_strips(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
@@ -152,7 +151,7 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
     if rule.each:
         # Of a length that is less than a vector, what is left is more than any.
         last = lines.let(f"sub i64 {sizes.of(rule.length)}, {rule.lanes}")
-        longest = rule.each * rule.lanes * MOST_THREADS - rule.lanes + 1
+        longest = rule.each * rule.lanes * rule.row_threads - rule.lanes + 1
         long = lines.let(f"icmp uge i64 {last}, {longest}")
         rests.append(lines.let(f"zext i1 {long} to i64"))
     if not rests:
@@ -163,19 +162,22 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
 
 def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
     points, vectors, depth, private = (f"i64 {sizes.of(size)}" for size in _sizes(rule)[:4])
-    part = f"i64 {rule.part_bytes}"
+    part = f"i64 {rule.part_bytes}, i64 {rule.share or _NEVER}"
     if rule.form == "strips":
         return f"call i32 @anyshape_gpu_strips({given}, {points}, {vectors}, {depth}, {part})"
     if rule.form == "rows":
-        each, least = rule.each or 8, rule.fewest
-        if rule.tiled:
-            each, least = 1, THREADS
+        least = THREADS if rule.tiled else rule.fewest
         return (
             f"call i32 @anyshape_gpu_rows({given}, {points}, {depth}, {private},"
-            f" i64 {each}, i64 {least}, {part})"
+            f" i64 {rule.block}, i64 {rule.rounds}, i64 {least}, {part})"
         )
     serial = str(rule.serial).lower()
-    return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, i1 {serial})"
+    rest = f"i64 {rule.block}, i1 {serial}"
+    return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, {rest})"
+
+
+#: More rounds than there are.
+_NEVER: Final = 1 << 40
 
 
 # -- what all of them call -------------------------------------------------------------------------
@@ -189,12 +191,12 @@ declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 """
 
-#: A thread for each point, 256 a block. Few points with much to do each are spread over as many
+#: A thread for each point, `%most` a block. Few points with much to do each are spread over as many
 #: processors as there are. A grid has 2^30 blocks at most, of which each takes several points where
 #: there are more; and 2^16 threads where they have private memory: there is not so much of it.
 _POINTS: Final = """
 define i32 @anyshape_gpu_points(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
-                                i64 %private, i1 %serial) nounwind {
+                                i64 %private, i64 %most, i1 %serial) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
   br i1 %some, label %load, label %none
@@ -208,7 +210,7 @@ missing:
 kind:
   br i1 %serial, label %start, label %shrink
 shrink:
-  %block = phi i64 [256, %kind], [%half, %shrink]
+  %block = phi i64 [%most, %kind], [%half, %shrink]
   %half = lshr i64 %block, 1
   %enough = shl i64 %block, 7
   %few = icmp slt i64 %points, %enough
@@ -242,8 +244,8 @@ start:
 #: share each; should they not be let, they are launched as others are.
 _ROWS: Final = """
 define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
-                              i64 %vectors, i64 %private, i64 %each,
-                              i64 %fewest, i64 %part) nounwind {
+                              i64 %vectors, i64 %private, i64 %block, i64 %each,
+                              i64 %fewest, i64 %part, i64 %share) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
   br i1 %some, label %load, label %none
@@ -255,8 +257,9 @@ load:
 missing:
   ret i32 1
 several.blocks:
+  %group.each = mul i64 %share, $group_threads
   %parts = call i64 @anyshape_gpu_parts(ptr %table, i64 %handle, i64 %points, i64 %vectors,
-      i64 $group_each)
+      i64 %group.each)
   %worth = icmp ugt i64 %parts, 3
   br i1 %worth, label %group, label %widen
 group:
@@ -279,7 +282,7 @@ widen:
   br i1 %wider, label %widen, label %widened
 widened:
   %most = load i64, ptr %table
-  %beside = udiv i64 256, %threads
+  %beside = udiv i64 %block, %threads
   %least = icmp eq i64 %beside, 0
   %first = select i1 %least, i64 1, i64 %beside
   %of.warp = udiv i64 32, %threads
@@ -351,7 +354,7 @@ define internal i64 @anyshape_gpu_parts(ptr %table, i64 %handle, i64 %points, i6
 #: full, while there are rounds for them.
 _STRIPS: Final = """
 define i32 @anyshape_gpu_strips(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
-                                i64 %vectors, i64 %depth, i64 %part) nounwind {
+                                i64 %vectors, i64 %depth, i64 %part, i64 %share) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
   %columns = icmp sgt i64 %vectors, 0
@@ -390,7 +393,7 @@ count:
   %last = sub i64 %above, 1
   %across = udiv i64 %last, %x
   %strips = mul i64 %across, %points
-  %each = shl i64 %y, 2
+  %each = mul i64 %y, %share
   %parts = call i64 @anyshape_gpu_parts(ptr %table, i64 %handle, i64 %strips, i64 %depth, i64 %each)
   %worth = icmp ugt i64 %parts, 1
   br i1 %worth, label %group, label %alone
@@ -493,6 +496,5 @@ def launch_helpers(device: int, group_threads: int = GROUP_THREADS) -> str:
         "device": device,
         "counter": COUNTER,
         "group_threads": group_threads,
-        "group_each": 4 * group_threads,
     }
     return Template(text).substitute(numbers)

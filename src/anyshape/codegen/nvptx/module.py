@@ -15,10 +15,11 @@ from anyshape.codegen.nvptx.block_reduce import (
     partial_array,
     partial_bytes,
 )
-from anyshape.codegen.nvptx.held_rows import MOST_THREADS as ROW_THREADS
+from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.kernel import kernel_function
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
 from anyshape.codegen.nvptx.strips import MOST_THREADS as STRIP_THREADS
+from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
 from anyshape.loops.kernels import Kernel, Stage
@@ -35,8 +36,8 @@ define internal i32 @{BF16_PAIR}(float %low, float %high) alwaysinline nounwind 
   ret i32 %y
 }}
 """
-#: Of a block.
-_MOST_THREADS: Final = {"rows": ROW_THREADS, "strips": STRIP_THREADS}
+#: Of a block whose threads share a row.
+_ROW_THREADS: Final = 1024
 _HEAD: Final = (
     """\
 target triple = "nvptx64-nvidia-cuda"
@@ -90,6 +91,14 @@ class LaunchRule:
     index_bits: int
     #: what it says if the check of this number fails
     checks: tuple[str, ...]
+    #: threads of a block, where there are many points or short rows
+    block: int
+    #: threads that share a row, at most
+    row_threads: int
+    #: vectors of a row that a thread takes before more threads share it
+    rounds: int
+    #: rounds of a block before others share the row or the strip; 0: none does
+    share: int
 
 
 def nvptx_target(capability: tuple[int, int], ptx: int) -> Target:
@@ -104,11 +113,13 @@ class KernelFunction(NamedTuple):
     rule: LaunchRule
 
 
-def functions_of(name: str, kernel: Kernel) -> tuple[KernelFunction, ...]:
+def functions_of(
+    name: str, kernel: Kernel, choice: GpuChoice = USUAL
+) -> tuple[KernelFunction, ...]:
     """The functions of a kernel: the first one that fits is run."""
     plans = (
         replace(gpu, index_bits=bits)
-        for gpu in gpu_plans(kernel)
+        for gpu in gpu_plans(kernel, choice)
         for bits in ((32, 64) if gpu.divides else (64,))
     )
     return tuple(KernelFunction(gpu, _rule(f"{name}_{_kind(gpu)}", gpu)) for gpu in plans)
@@ -150,9 +161,9 @@ def _kind(gpu: GpuPlan) -> str:
 def _metadata(rule: LaunchRule) -> str:
     """Also how many threads a block may have, or the assembler would take more registers than there
     are for them."""
-    if rule.form not in _MOST_THREADS:
+    if rule.form not in ("rows", "strips"):
         return "!0 = !{}"
-    most = _MOST_THREADS[rule.form]
+    most = STRIP_THREADS if rule.form == "strips" else max(rule.row_threads, rule.block)
     threads = f'!1 = !{{ptr @{rule.name}, !"maxntidx", i32 {most}}}'
     return "\n".join(["!0 = !{}", threads, "!nvvm.annotations = !{!1}"])
 
@@ -203,4 +214,8 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         serial=gpu.serial,
         index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
+        block=THREADS if gpu.tiled else gpu.choice.threads,
+        row_threads=gpu.choice.row_threads if gpu.each else _ROW_THREADS,
+        rounds=1 if gpu.tiled else gpu.each or gpu.choice.each if gpu.form == "rows" else 0,
+        share=gpu.choice.share if gpu.part_bytes else 0,
     )

@@ -20,6 +20,7 @@ from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
+from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held
 from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
@@ -34,8 +35,6 @@ from anyshape.symbolic.expr import Symbol, atom_at, of_atom, polynomial, symbols
 
 Form = Literal["columns", "strips", "rows", "points"]
 
-#: Bytes that a thread moves at a time.
-ACCESS: Final = 16
 #: Vectors of a row that is no multiple of them: with fewer, too many lanes would be idle.
 _FEWEST_VECTORS: Final = 8
 #: Dtypes that memory itself can add to.
@@ -62,6 +61,8 @@ class GpuPlan:
     each: int = 0
     #: of sizes and coordinates in the code; 32 is for launches whose sizes have fewer
     index_bits: int = 64
+    #: what it was made with
+    choice: GpuChoice = USUAL
 
     @property
     def part_bytes(self) -> int:
@@ -95,8 +96,13 @@ class GpuPlan:
         return self.lanes > 1 and bool(self.aligned)
 
 
-def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
+def gpu_plans(kernel: Kernel, choice: GpuChoice = USUAL) -> tuple[GpuPlan, ...]:
     """The wide ones if there are some, and those for all sizes; of rows, first for short ones."""
+    return tuple(replace(plan, choice=choice) for plan in _plans(kernel, choice))
+
+
+def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
+    access = choice.access
     # Rounds that may meet stay in one thread, unless the memory itself adds.
     in_order = kernel.ordered
     if not (kernel.ordered and _can_be_atomic(kernel)):
@@ -104,7 +110,8 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     if is_tiled(kernel):
         kernel = padded(kernel)
         narrow = GpuPlan("rows", _kernel_plan(kernel, None, 1), tiled=True)
-        wide = _wide(kernel, "rows", None)
+        # The sides of tiles are whole vectors of what is usual.
+        wide = _wide(kernel, "rows", None, USUAL.access)
         return (narrow,) if wide is None else (replace(wide, tiled=True), narrow)
     form, column = _form(kernel)
     if in_order and form == "rows":
@@ -123,18 +130,18 @@ def gpu_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
     if form == "columns" and _has_scans(kernel):
         # As many threads as there are columns: each has a long way to go.
         return (narrow,)
-    wide = _wide(kernel, form, column)
+    wide = _wide(kernel, form, column, access)
     plans = (narrow,) if wide is None else (wide, narrow)
     if form == "strips":
         return plans
     if form == "columns":
-        flat = _flat(kernel) if wide is None or wide.multiples else None
-        more = _unaligned(kernel, column) if flat is None else flat
+        flat = _flat(kernel, access) if wide is None or wide.multiples else None
+        more = _unaligned(kernel, column, access) if flat is None else flat
         return plans if more is None else (*plans[:-1], more, narrow)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
-    lanes = ACCESS // max(widths, default=ACCESS) if wide is None else wide.lanes
+    lanes = access // max(widths, default=access) if wide is None else wide.lanes
     held_kernel = forwarded(kernel)
-    each = vectors_held(held_kernel, lanes)
+    each = vectors_held(held_kernel, lanes, choice)
     if not each:
         return plans
     # The same for rows that begin anywhere: single elements are moved, but little else is done for
@@ -199,7 +206,7 @@ def _can_be_atomic(kernel: Kernel) -> bool:
 # -- the wide code ---------------------------------------------------------------------------------
 
 
-def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
+def _wide(kernel: Kernel, form: Form, column: Axis | None, access: int) -> GpuPlan | None:
     found: dict[tuple[str, Size], int] = {}
     multiples: dict[Size, None] = {}
     widths = _widths(kernel)
@@ -220,7 +227,7 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
                 continue
             if stride_along(kernel, address, axis.symbol) == 1:
                 found[buffer, address - of_atom(axis.symbol)] = widths[buffer]
-    lanes = ACCESS // max(found.values(), default=ACCESS)
+    lanes = access // max(found.values(), default=access)
     if lanes == 1:
         return None
     for _, rest in found:
@@ -239,14 +246,14 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None) -> GpuPlan | None:
     )
 
 
-def _flat(kernel: Kernel) -> GpuPlan | None:
+def _flat(kernel: Kernel, access: int) -> GpuPlan | None:
     """Vectors along the last two axes at once: rows of any length are one after the other where
     results are stored, and what is not so is touched lane by lane. That is faster than an element
     for each thread, which would wait for a single load."""
     flat = flattened(kernel)
     if flat is None:
         return None
-    wide = _wide(flat.kernel, "columns", flat.axis)
+    wide = _wide(flat.kernel, "columns", flat.axis, access)
     stores = [store for stage in flat.kernel.stages for store in stage.stores]
     dense = [stride_along(flat.kernel, s.address, flat.axis.symbol) == 1 for s in stores]
     if wide is None or sum(dense) * 2 < len(dense):
@@ -255,12 +262,12 @@ def _flat(kernel: Kernel) -> GpuPlan | None:
     return replace(wide, plan=plan, at_least=(flat.width,))
 
 
-def _unaligned(kernel: Kernel, column: Axis | None) -> GpuPlan | None:
+def _unaligned(kernel: Kernel, column: Axis | None, access: int) -> GpuPlan | None:
     """Vectors that begin anywhere in rows of several elements each: each is moved alone, but a
     thread has more than one of them under way."""
     if column is None or len(kernel.axes) < 2 or any(stage.axes for stage in kernel.stages):
         return None
-    lanes = ACCESS // max(_widths(kernel).values(), default=ACCESS)
+    lanes = access // max(_widths(kernel).values(), default=access)
     if lanes == 1:
         return None
     return GpuPlan(

@@ -9,6 +9,6 @@ that is worse (docs/vector_math.md has the measured figures), for all inputs: Na
 zeros and denormals included.
 """
 
-from anyshape.codegen.vector_math.table import FUNCTIONS, definitions, supports
+from anyshape.codegen.vector_math.table import FUNCTIONS, NEAR, definitions, near, supports
 
-__all__ = ["FUNCTIONS", "definitions", "supports"]
+__all__ = ["FUNCTIONS", "NEAR", "definitions", "near", "supports"]

@@ -102,9 +102,11 @@ class Body(FunctionBody):
 
     separator = ""
 
-    def __init__(self, lanes: int, on_gpu: bool = False) -> None:
+    def __init__(self, lanes: int, on_gpu: bool = False, is_near: bool = False) -> None:
         super().__init__()
         self.lanes = lanes
+        #: whether arguments are known to be within `table.NEAR`, or NaN
+        self.is_near = is_near
         #: whether there are the instructions that `by_lanes` names
         self.on_gpu = on_gpu
         self.declares: set[str] = set()

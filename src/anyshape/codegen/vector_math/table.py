@@ -86,12 +86,21 @@ ON_GPUS: dict[str, Row] = {
     for name in ("exp", "exp2", "sigmoid", "silu", "gelu_tanh", "gelu", "erf", "rsqrt", "sin")
 }
 
+#: Functions of float32 that are faster where arguments are not farther from zero: `near(name)`.
+NEAR: dict[str, float] = dict.fromkeys(("sin", "cos", "tan"), trigonometry.CODY_WAITE_LIMIT["f32"])
+_NEAR_SUFFIX = ".near"
+
 FUNCTIONS = {name: row.arity for name, row in ROWS.items() if not row.is_rare}
 
 
 def supports(name: str, kind: str) -> bool:
     """Whether `definitions` can be asked for this function of this kind of float."""
     return name in FUNCTIONS and kind in ROWS[name].kinds
+
+
+def near(name: str) -> str:
+    """The same function, of arguments that are within `NEAR`, or NaN."""
+    return name + _NEAR_SUFFIX
 
 
 INLINED = "alwaysinline nounwind willreturn memory(none)"
@@ -127,9 +136,10 @@ def _instruction(name: str) -> str:
 
 
 def definition(name: str, kind: str, lanes: int, on_gpu: bool = False) -> tuple[Body, str]:
-    row = (ON_GPUS.get(name) if on_gpu and kind == "f32" else None) or ROWS[name]
+    plain = name.removesuffix(_NEAR_SUFFIX)
+    row = (ON_GPUS.get(plain) if on_gpu and kind == "f32" else None) or ROWS[plain]
     assert kind in row.kinds, f"{name} of {kind} is not written"
-    body = Body(lanes, on_gpu)
+    body = Body(lanes, on_gpu, is_near=name != plain)
     type_ = body.type(kind)
     parameters = [VectorValue(body, kind, f"%{letter}") for letter in "xy"[: row.arity]]
     result = row.write(*parameters)

@@ -117,8 +117,12 @@ def tan_in_quarter(k: VectorValue, r: VectorValue, low: VectorValue) -> VectorVa
 def unless_huge(name: str, x: VectorValue, usual: VectorValue) -> VectorValue:
     """NaN takes the usual way, infinity (whose result is NaN) the rare one.
 
+    There is none where arguments are known not to be huge.
+
     Nobody takes the sine of a float64 beyond 2^25 in earnest: there it is the C library's.
     """
+    if x.body.is_near:
+        return usual
     huge = absolute(x) > CODY_WAITE_LIMIT[x.kind]
     if x.kind == "f64":
         return cold_branch(huge, usual, lambda: x.body.intrinsic(name, x))

@@ -20,6 +20,7 @@ from anyshape.events.trace.envelope import Envelopes, Writing
 from anyshape.events.trace.files import LazyFile, Rank, file_name
 from anyshape.events.trace.own_events import OwnEvents
 from anyshape.events.trace.tlparse_rows import ROWS
+from anyshape.support.user_warning import warn_user
 
 
 def _alone() -> int | None:
@@ -100,7 +101,12 @@ class TraceSink:
         if self.failures == 1:
             # Where warnings are errors, there is nobody to catch it in the background.
             with contextlib.suppress(Warning):
-                warn_of_failure(kind, error)
+                if isinstance(error, OSError):
+                    why = error.strerror or str(error)
+                    text = f"the trace in {self._folder} lacks what comes from here on: {why}"
+                    warn_user(text, RuntimeWarning)
+                else:
+                    warn_of_failure(kind, error)
 
     def _current(self) -> _Files:
         rank, files = self._rank(), self._files

@@ -16,8 +16,8 @@ from anyshape.events.kinds import Decided, Frame, GuardFailure, GuardSaid
 from anyshape.explain.advice.history import Compile, FunctionHistory
 from anyshape.explain.advice.similar import are_similar, differences, nearest
 from anyshape.explain.advice.source_lines import Listing
-from anyshape.explain.advice.source_names import holds, pattern_of
 from anyshape.explain.guard_texts import setting_of
+from anyshape.explain.source_names import holds, pattern_of
 
 
 class Finding(NamedTuple):

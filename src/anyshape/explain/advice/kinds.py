@@ -1,7 +1,7 @@
 """What there is to say of each kind of cause: one row a kind.
 
 `{function}`, `{names}` (what changed, as the program has it), `{values}` (those that were seen),
-`{detail}` and `{line}` stand for the case at hand.
+`{seen}` ("x.size(0) was seen as 2, 3"), `{detail}` and `{line}` stand for the case at hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS: Final = {
     # -- sizes and integers --------------------------------------------------------------------
     "static_first": Row(
         "static at first, dynamic later: {names}",
-        "The first compile takes every size as static. {names} was seen as {values}: what changes"
+        "The first compile takes every size as static. {seen}: what changes"
         " becomes dynamic in the next compile, and the earlier one was for nothing.",
         "Say from the start that it is dynamic: with config.dynamic_sources, with a mark on the"
         " tensor before the call, or with a contract (anyshape.compile(shapes=...)). The profile"
@@ -35,7 +35,7 @@ KINDS: Final = {
     ),
     "held_static": Row(
         "kept static by config.{detail}: {names}",
-        "{names} was seen as {values}, and each value is compiled for: config.{detail} is"
+        "{seen}, and each value is compiled for: config.{detail} is"
         " {state}, and keeps it static whatever was seen.",
         "Name it in config.dynamic_sources, which overrides the setting; or set"
         " config.{detail} = {flipped} for all of its kind.{branch}",
@@ -43,8 +43,7 @@ KINDS: Final = {
     ),
     "automatic_off": Row(
         "kept static, since config.automatic_dynamic is off: {names}",
-        "{names} was seen as {values}, and each value is compiled for: what was seen to change"
-        " is not made dynamic.",
+        "{seen}, and each value is compiled for: what was seen to change is not made dynamic.",
         "Set config.automatic_dynamic = True, or name what changes in config.dynamic_sources, or"
         " mark it.",
         lists_sources=True,
@@ -52,27 +51,27 @@ KINDS: Final = {
     ),
     "zero_one": Row(
         "0 and 1 are specialized: {names}",
-        "{names} was seen as {values}, and config.specialize_zero_one is on.",
+        "{seen}, and config.specialize_zero_one is on.",
         "Set config.specialize_zero_one = False: 0 and 1 are sizes like others then, unless the"
         " program itself tells them apart.",
         settings=(("specialize_zero_one", False),),
     ),
     "dynamic_false": Row(
         "kept static by dynamic=False: {names}",
-        "{names} was seen as {values}; dynamic=False asks for a compile for each set of sizes.",
+        "{seen}; dynamic=False asks for a compile for each set of sizes.",
         "Drop dynamic=False, and name what changes in config.dynamic_sources.",
         lists_sources=True,
         patch="drop_dynamic_false",
     ),
     "marked_static": Row(
         "kept static by the program: {names}",
-        "{names} was seen as {values}; {detail}.",
+        "{seen}; {detail}.",
         "Drop the mark, or name it in config.dynamic_sources, which overrides marks.",
         lists_sources=True,
     ),
     "branch": Row(
         "a line of the program branches on {names}",
-        "{names} was seen as {values}, and `{code}` takes another branch for some of them"
+        "{seen}, and `{code}` takes another branch for some of them"
         " ({condition}). Each branch is compiled on its own.",
         "If the line is a check that always holds, say so with anyshape.check(...) or"
         " torch._check(...). If both branches can be one formula (torch.where, arithmetic, a"
@@ -80,21 +79,20 @@ KINDS: Final = {
     ),
     "loop": Row(
         "a loop runs as often as {names} says",
-        "{names} was seen as {values}, and `{code}` is unrolled: each count is compiled on its"
-        " own.",
+        "{seen}, and `{code}` is unrolled: each count is compiled on its own.",
         "Replace the loop by an operation on a tensor (sum, cumsum, a batched product), or keep"
         " the loop outside of the compiled function and compile its body.",
     ),
     "constant": Row(
         "{names} is specialized: a line needs its value",
-        "{names} was seen as {values}, and `{code}` needs its value: {detail}. What is computed"
+        "{seen}, and `{code}` needs its value: {detail}. What is computed"
         " from it then is part of the program.",
         "Compute it with operators that are captured (arithmetic, torch), or outside of the"
         " compiled function, and pass the result as a tensor.",
     ),
     "equality": Row(
         "two sizes were equal when it was compiled",
-        "`{code}` relies on {condition} ({detail}), and {names} was seen as {values}. If one of"
+        "`{code}` relies on {condition} ({detail}), and {seen}. If one of"
         " the two is static, the other is specialized with it.",
         "If they are always equal, say so: anyshape.check(a.size(0) == b.size(0)), and let both"
         " be dynamic. If one is 1 at times, it is broadcast, which is another graph: expand it"
@@ -128,8 +126,8 @@ KINDS: Final = {
     # -- all else ------------------------------------------------------------------------------
     "float": Row(
         "{names} is a float that changes",
-        "{names} was seen as {values}. Floats are part of the program as long as"
-        " config.specialize_float is on, so that each value is compiled for.",
+        "{seen}. A float is part of the program until it is seen to change,"
+        " and always where config.specialize_float is set, or the program asks for its value.",
         "Set config.specialize_float = False, and name it in config.dynamic_sources: it is an input"
         " then. Or pass it as a tensor.",
         lists_sources=True,
@@ -137,7 +135,7 @@ KINDS: Final = {
     ),
     "training": Row(
         "the model is called both for training and for evaluation",
-        "{names} was seen as {values}: modules such as dropout do something else in each.",
+        "{seen}: modules such as dropout do something else in each.",
         "One compile for each is right. If only one was meant, call model.train() or"
         " model.eval() once, before the first call.",
     ),
@@ -156,7 +154,7 @@ KINDS: Final = {
     ),
     "dtype": Row(
         "{names} comes in several dtypes",
-        "{names} was seen as {values} (the call at {call}): each dtype is compiled on its own.",
+        "{seen} (the call at {call}): each dtype is compiled on its own.",
         "Convert it before the call, if one dtype is meant: .to({expected}).",
     ),
     "device": Row(
@@ -166,7 +164,7 @@ KINDS: Final = {
     ),
     "requires_grad": Row(
         "{names} needs a gradient in some calls only",
-        "requires_grad of {names} was seen as {values} (the call at {call}): the graph for"
+        "requires_grad of {seen} (the call at {call}): the graph for"
         " training keeps what the backward pass needs.",
         "If no gradient is needed, pass x.detach(); if one is, let it be needed from the first"
         " call on. One compile for training and one without is right.",
@@ -179,7 +177,7 @@ KINDS: Final = {
     ),
     "layout": Row(
         "{names} lies differently in memory in some calls",
-        "{names} was seen as {values} (the call at {call}).",
+        "{seen} (the call at {call}).",
         "Call .contiguous() on it before the call.",
         patch="contiguous",
     ),
@@ -191,7 +189,7 @@ KINDS: Final = {
     ),
     "type": Row(
         "{names} is of several types",
-        "{names} was seen as {values} (the call at {call}).",
+        "{seen} (the call at {call}).",
         "Bring it to one type before the call, for example with torch.as_tensor(...).",
     ),
     "identity": Row(

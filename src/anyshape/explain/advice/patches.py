@@ -16,7 +16,7 @@ from anyshape.explain.advice.calls import CallSite, call_of, replaced, with_vari
 from anyshape.explain.advice.findings import Finding
 from anyshape.explain.advice.history import FunctionHistory
 from anyshape.explain.advice.source_lines import Listing
-from anyshape.explain.advice.source_names import parameter_of, tensor_and_dim
+from anyshape.explain.source_names import parameter_of, tensor_and_dim
 
 _CONTEXT: Final = 3
 

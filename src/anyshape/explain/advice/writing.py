@@ -14,15 +14,15 @@ from anyshape.explain.advice.history import Compile, FunctionHistory, call_place
 from anyshape.explain.advice.kinds import KINDS, STATE, Row
 from anyshape.explain.advice.patches import propose
 from anyshape.explain.advice.source_lines import Listing
-from anyshape.explain.advice.source_names import (
+from anyshape.explain.guard_texts import state_parts
+from anyshape.explain.library_lines import in_library, own_line
+from anyshape.explain.source_names import (
     in_words,
     kind_in_words,
     named_together,
     parameter_of,
     text_in_words,
 )
-from anyshape.explain.guard_texts import state_parts
-from anyshape.explain.library_lines import in_library, own_line
 from anyshape.support.lazy_dataclass import replace
 
 #: So many values, or names, are listed before the rest is counted.
@@ -130,9 +130,13 @@ def _words(group: Sequence[Finding], sources: Sequence[str], code: str) -> _Word
     flag = first.detail if first.kind == "held_static" else ""
     is_off = flag.startswith("allow")
     call = call_place(first.compiled)
+    names = [words for words, _ in named_together(sources)]
+    values = values or _listed(_values(group))
+    each = [_listed(_values_of(source, group)) for source in sources]
     return _Words(
-        names=_listed([words for words, _ in named_together(sources)]),
-        values=values or _listed(_values(group)),
+        names=_listed(names),
+        values=values,
+        seen=_seen(names, each if all(each) else [], values),
         detail=first.detail,
         code=code,
         condition=text_in_words(first.condition) or _condition(failure),
@@ -164,6 +168,20 @@ def _branch_note(code: str) -> str:
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - _MOST
     return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")
+
+
+def _seen(names: Sequence[str], each: Sequence[str], together: str) -> str:
+    """Of each what it was, as far as there are few, and layers are not told together."""
+    if not 1 < len(names) == len(each) <= _MOST:
+        return f"{_listed(names)} {'were' if len(names) > 1 else 'was'} seen as {together}"
+    first, *others = zip(names, each, strict=True)
+    told = [f"{first[0]} was seen as {first[1]}", *(f"{name} as {it}" for name, it in others)]
+    return f"{'; '.join(told[:-1])}; and {told[-1]}" if len(told) > 2 else " and ".join(told)
+
+
+def _values_of(source: str, group: Sequence[Finding]) -> list[str]:
+    runs = [run for finding in group for run in (finding.entry, finding.compiled)]
+    return list(dict.fromkeys(str(run.values[source]) for run in runs if source in run.values))
 
 
 def _values(group: Sequence[Finding]) -> list[str]:

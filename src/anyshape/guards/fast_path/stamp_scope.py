@@ -142,4 +142,6 @@ _STEPS: Final[dict[Access, Callable[[StampScope, Path], bool]]] = {
     Access.INSTANCE: StampScope.has_dictionary,
     Access.ITEM: StampScope.has_items,
     Access.CELL: StampScope.is_cell,
+    # No word of memory that is watched says how a tensor lies.
+    Access.STRIDE: lambda scope, path: False,
 }

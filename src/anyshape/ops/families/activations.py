@@ -35,7 +35,7 @@ from anyshape.ops.op import (
 from anyshape.ops.promotion import floating
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import eq, or_
+from anyshape.symbolic import Expr, eq, ge, or_
 
 #: What they take behind their input, as operators and in `torch.nn.functional` before `inplace`.
 _PARAMETERS = {
@@ -247,6 +247,9 @@ def lower_hardshrink(c: Lowering, input: Value, lambd: Operand) -> Value:
 
 @lower("softshrink")
 def lower_softshrink(c: Lowering, input: Value, lambd: Operand) -> Value:
+    if isinstance(lambd, Expr):
+        c.assume(ge(lambd, 0), "a negative number, which is an error")
+
     def compute(x: Scalar, reach: Scalar) -> Scalar:
         below = where(test("lt", x, op("neg", reach)), op("add", x, reach), _nothing(x))
         return where(test("gt", x, reach), op("sub", x, reach), below)

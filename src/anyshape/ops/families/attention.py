@@ -113,10 +113,8 @@ def _is_fused(
         or not torch._C._get_flash_sdp_enabled()
     ):
         return False
-    if mask is not None:
-        if mask.rank == 3 or mask.requires_grad:
-            return False
-        tensors.append(mask)
+    if mask is not None and (mask.rank == 3 or mask.requires_grad):
+        return False
     if any(_differs(q, tensor.strides[-1], 1) for tensor in tensors):
         return False
     pairs = [
@@ -276,9 +274,9 @@ def attention_with_logsumexp(
         )
         return made, torch.zeros_like(query[..., 0], dtype=_logsumexp_dtype(query.dtype))
     return _FLASH_FOR_CPU(
-        *map(_in_rows, (query, key, value)),
+        *map(in_rows, (query, key, value)),
         is_causal=is_causal,
-        attn_mask=_added(attn_mask, query.dtype),
+        attn_mask=added_mask(attn_mask, query.dtype),
         scale=scale,
     )
 
@@ -297,8 +295,8 @@ def attention_backward(
     """The gradients of query, key and value."""
     if not (query.numel() and key.numel()):
         return tuple(map(torch.zeros_like, (query, key, value)))
-    tensors = map(_in_rows, (grad, query, key, value, result))
-    mask = _added(attn_mask, query.dtype)
+    tensors = map(in_rows, (grad, query, key, value, result))
+    mask = added_mask(attn_mask, query.dtype)
     return _FLASH_FOR_CPU_BACKWARD(*tensors, logsumexp, 0.0, is_causal, attn_mask=mask, scale=scale)
 
 
@@ -306,11 +304,11 @@ _FLASH_FOR_CPU: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 _FLASH_FOR_CPU_BACKWARD: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-def _in_rows(tensor: torch.Tensor) -> torch.Tensor:
+def in_rows(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 
-def _added(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
+def added_mask(mask: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:
     if mask is None or mask.dtype is not torch.bool:
         return mask
     return torch.zeros_like(mask, dtype=dtype).masked_fill_(~mask, float("-inf"))
@@ -347,7 +345,7 @@ def _attention_backward(
     is_causal: bool,
     scale: float | None,
 ) -> tuple[Meta, ...]:
-    return tuple(each.like(layout=_SIDE_BY_SIDE) for each in (query, key, value))
+    return tuple(each.like(layout=SIDE_BY_SIDE) for each in (query, key, value))
 
 
 _ENCODER_LAYER = (
@@ -420,11 +418,11 @@ def lower_attention(
     if dropout_p != 0 or (enable_gqa and not c.on_gpu) or not isinstance(is_causal, bool):
         raise NotLowered("dropout, or heads in groups")
     tensors = (query, key, value)
-    group = _group(query, key, value) if enable_gqa else 1
-    scores = _scores(c, tensors, group, scale)
+    group = group_of(query, key, value) if enable_gqa else 1
+    scores = score_sizes(c, tensors, group, scale)
     if attn_mask is not None and is_causal:
         raise NotLowered("a mask beside the causal one")
-    attn_mask, is_causal = _known_mask(c, attn_mask, is_causal, scores)
+    attn_mask, is_causal = known_mask(c, attn_mask, is_causal, scores)
     if c.on_gpu:
         return _on_gpu(c, tensors, group, attn_mask, scores, is_causal, scale)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
@@ -432,7 +430,7 @@ def lower_attention(
     return made
 
 
-def _known_mask(
+def known_mask(
     c: Lowering, mask: Value | None, is_causal: bool, scores: tuple[Size, ...]
 ) -> tuple[Value | None, bool]:
     """Without the mask, where it is known to hide nothing, or what a causal one does: of those
@@ -462,8 +460,8 @@ def lower_attention_with_logsumexp(
 ) -> tuple[Value, ...]:
     c.needs_library()
     tensors = (query, key, value)
-    scores = _scores(c, tensors, 1, scale)
-    attn_mask, is_causal = _known_mask(c, attn_mask, is_causal, scores)
+    scores = score_sizes(c, tensors, 1, scale)
+    attn_mask, is_causal = known_mask(c, attn_mask, is_causal, scores)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
     return _flash_for_cpu(c, "", tensors, c.result, (is_causal, mask, scale))
 
@@ -482,13 +480,13 @@ def lower_attention_backward(
     scale: Any,
 ) -> tuple[Value, ...]:
     c.needs_library()
-    scores = _scores(c, (query, key, value), 1, scale)
+    scores = score_sizes(c, (query, key, value), 1, scale)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
     tensors = (grad, query, key, value, result, logsumexp)
     return _flash_for_cpu(c, "_backward", tensors, c.result, (is_causal, mask, scale))
 
 
-def _scores(
+def score_sizes(
     c: Lowering, tensors: tuple[Value, Value, Value], group: int, scale: Any
 ) -> tuple[Size, Size, Size, Size]:
     """The sizes of the scores, if the tensors are what the library's kernels take."""
@@ -529,7 +527,7 @@ def _flash_for_cpu(
         value, kept = c.fresh_as(meta.shape, DTYPES[meta.dtype], meta)
         made.append(value)
         wholes.append(Area(kept.buffer, meta.shape, kept.strides))
-    areas = [_area(c, each) for each in tensors]
+    areas = [plain_area(c, each) for each in tensors]
     is_causal, mask, scale = rest
     arguments = (*wholes, *areas, 0.0, is_causal, mask, scale)
     reads = [area.buffer for area in areas] + ([] if mask is None else [mask.buffer])
@@ -542,7 +540,7 @@ def _flash_for_cpu(
 _EFFICIENT: Final = "_scaled_dot_product_efficient_attention"
 _FLASH: Final = "_scaled_dot_product_flash_attention"
 #: How both lay out their results: the heads of a position side by side.
-_SIDE_BY_SIDE: Final = Dense((0, 2, 1, 3))
+SIDE_BY_SIDE: Final = Dense((0, 2, 1, 3))
 
 
 def _on_gpu(
@@ -573,18 +571,18 @@ def _on_gpu(
     if flash and is_causal:
         # Of rows and columns that differ, its mask begins at the other end.
         c.assume(eq(scores[2], scores[3]), "a causal mask that is no square")
-    made, kept = c.fresh(query.sizes, dtype, c.result.like(layout=_SIDE_BY_SIDE).strides)
+    made, kept = c.fresh(query.sizes, dtype, c.result.like(layout=SIDE_BY_SIDE).strides)
     whole = Area(kept.buffer, query.sizes, kept.strides)
     shared = list(tensors)
     if group > 1 and not flash:
         shared = [query, *(_by_groups(c, each, group) for each in tensors[1:])]
-    areas = [_aligned_area(c, each, lanes) for each in shared]
+    areas = [aligned_area(c, each, lanes) for each in shared]
     reads = [area.buffer for area in areas]
     if flash:
         nothing = (None,) * 8
         extern = Extern(_FLASH, (whole, *nothing, *areas, 0.0, is_causal, False, scale))
     else:
-        bias = None if mask is None else _bias(c, mask, dtype, scores)
+        bias = None if mask is None else bias_area(c, mask, dtype, scores)
         reads += [] if bias is None else [bias.buffer]
         given = (*areas, bias, False, 0.0, is_causal, scale)
         extern = Extern(_EFFICIENT, (whole, None, None, None, *given))
@@ -592,7 +590,7 @@ def _on_gpu(
     return made
 
 
-def _group(query: Value, key: Value, value: Value) -> int:
+def group_of(query: Value, key: Value, value: Value) -> int:
     """How many heads of the query share one of key and value."""
     heads, others = query.sizes[1], key.sizes[1]
     if not (isinstance(heads, int) and isinstance(others, int)) or value.sizes[1] != others:
@@ -623,17 +621,18 @@ def _enabled() -> tuple[bool, bool]:
     return torch._C._get_flash_sdp_enabled(), torch._C._get_mem_efficient_sdp_enabled()
 
 
-def _aligned_area(c: Lowering, value: Value, lanes: int) -> Area:
+def aligned_area(c: Lowering, value: Value, lanes: int, *, trusts: bool = False) -> Area:
     """Where a tensor is, with rows that begin at multiples of 16 bytes. Stored as results are: the
-    library lays out its own as the query is."""
+    library lays out its own as the query is. `trusts`: tensors that are given begin at one."""
     memory = value.memory
-    if memory is None or memory.strides[-1] != 1 or not c.is_aligned(memory, lanes):
+    if memory is None or memory.strides[-1] != 1 or not c.is_aligned(memory, lanes, trusts=trusts):
         copy = elementwise(c, lambda x: x, value, takes=value.dtype)
-        memory = c.materialize(copy, c.result.like(value.sizes, layout=_SIDE_BY_SIDE))
+        like: Meta = c.result[0] if isinstance(c.result, tuple) else c.result
+        memory = c.materialize(copy, like.like(value.sizes, layout=SIDE_BY_SIDE))
     return Area(memory.buffer, value.sizes, memory.strides, memory.offset)
 
 
-def _bias(c: Lowering, mask: Value, dtype: Dtype, scores: tuple[Size, ...]) -> Area:
+def bias_area(c: Lowering, mask: Value, dtype: Dtype, scores: tuple[Size, ...]) -> Area:
     """What is added to the scores, stretched to their sizes."""
     for place, (own, wanted) in enumerate(zip(mask.sizes[::-1], scores[::-1], strict=False)):
         if own != 1 or place == 0:  # columns are not stretched
@@ -661,7 +660,7 @@ def _padded_bias(c: Lowering, mask: Value, dtype: Dtype) -> Value:
     return bias
 
 
-def _area(c: Lowering, value: Value) -> Area:
+def plain_area(c: Lowering, value: Value) -> Area:
     """Where a tensor is, with its last dimension contiguous as the library wants it of heads."""
     memory = value.memory
     if memory is None or (memory.strides[-1] != 1 and len(value.sizes) == 4):

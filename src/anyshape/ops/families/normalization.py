@@ -424,8 +424,11 @@ def moments(c: Lowering, input: Value, dims: list[int], eps: float) -> tuple[Val
 
 def inverse_deviation(c: Lowering, variance: Value, eps: float) -> Value:
     def inverse(x: Scalar) -> Scalar:
-        root = op("sqrt", op("add", x, constant_like(eps, x)))
-        return op("div", constant_like(1, x), root)
+        inside = op("add", x, constant_like(eps, x))
+        # As eager code has it on each device: on GPUs it is one instruction.
+        return (
+            op("rsqrt", inside) if c.on_gpu else op("div", constant_like(1, x), op("sqrt", inside))
+        )
 
     return elementwise(c, inverse, variance, takes=variance.dtype, cost=4)
 

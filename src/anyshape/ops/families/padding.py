@@ -68,12 +68,12 @@ def constant_pad_nd(q: ShapeQuery, input: Meta, pad: Sequence[Size], value: obje
     for dim, front, behind in pads:
         inner = _cut(q, inner, dim, front, behind)
     shape = _grown(input, pads)
-    if inner.shape == shape and all(q.known(and_(le(a, 0), le(b, 0))) for _, a, b in pads):
-        # Nothing is added: what is left is cloned.
-        return input.like(shape, layout=pointwise_layout(q, shape, (inner,)))
+    cloned, layout = pointwise_layout(q, inner.shape, (inner,)), kept_format(q, input)
+    nothing = and_(*(and_(le(front, 0), le(behind, 0)) for _, front, behind in pads))
+    if q.known(nothing) if cloned == layout else q.decide(nothing, "nothing is added: a clone"):
+        return input.like(inner.shape, layout=cloned)
     for size in shape:
         q.require(ge(size, 0), "a padded size must not be negative")
-    layout = kept_format(q, input)
     if layout != contiguous(input.rank) and q.decide(
         eq(input.numel, 0), "a tensor without elements is not channels-last"
     ):

@@ -172,14 +172,15 @@ def _max_pool(dims: int, indices: bool) -> Rule:
         return_indices: bool = False,
     ) -> Meta | tuple[Meta, Meta]:
         shape = _windows(q, input, dims, kernel_size, stride, padding, dilation, ceil_mode)
-        own = dims == 1 and not indices and input.device.type == "cpu"
+        places = indices or return_indices
+        own = dims == 1 and not places and input.device.type == "cpu"
         own = own and not (input.requires_grad and torch.is_grad_enabled())
         _require_dtype(q, input.dtype, () if own else _INTEGERS)
         # Without gradients and indices torch has a kernel of its own for signals, which forgets
         # their layout.
         layout = contiguous(input.rank) if own else _format_of_max(q, input, dims)
         result = input.like(shape, layout=layout)
-        return _with_indices(result) if indices else result
+        return _with_indices(result) if places else result
 
     return rule
 
@@ -266,7 +267,7 @@ def _adaptive_max(dims: int, indices: bool) -> Rule:
         shape = (*input.shape[:-dims], *_targets(q, input, dims, output_size))
         layout = contiguous(input.rank) if dims == 3 else _format(q, input, dims)
         result = input.like(shape, layout=layout)
-        return _with_indices(result) if indices else result
+        return _with_indices(result) if indices or return_indices else result
 
     return rule
 
@@ -674,17 +675,20 @@ def parts_of_max_pool(
     padding: Any,
     dilation: Any,
     ceil_mode: Any,
+    return_indices: Any,
     function: str,
-) -> Term:
+) -> Any:
     """With the places of what is greatest, which its gradient needs."""
-    return input.call(_giving(function), kernel_size, stride, padding, dilation, ceil_mode)[0]
+    made = input.call(_giving(function), kernel_size, stride, padding, dilation, ceil_mode)
+    return made if return_indices else made[0]
 
 
 @made_of("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 def parts_of_adaptive_max_pool(
-    records: Records, input: Term, output_size: Any, function: str
-) -> Term:
-    return input.call(_giving(function), output_size)[0]
+    records: Records, input: Term, output_size: Any, return_indices: Any, function: str
+) -> Any:
+    made = input.call(_giving(function), output_size)
+    return made if return_indices else made[0]
 
 
 def _with_and_without(name: str) -> Iterator[str]:

@@ -8,6 +8,7 @@ true or not, both are followed, each with what it says of the indices.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -18,7 +19,7 @@ from anyshape.loops.expr import FLOATS, Scalar
 from anyshape.ops.lowering.values import Index, Value
 from anyshape.symbolic import Answer, Expr, Fact, Facts, Size, eq, ge, gt, le, lt, ne, not_, symbol
 
-#: Floats are constants: nothing is computed with them.
+#: Floats are constants, and what is computed of them without rounding.
 Number = Size | float
 Case = tuple[Facts, Number]
 
@@ -80,7 +81,7 @@ def _cases(facts: Facts, scalar: Scalar) -> Iterator[Case]:
     name, args = scalar.op, scalar.args
     if name == "constant" or (name == "index" and not _has_positions(scalar)):
         yield facts, scalar.data
-    elif name == "cast" and args[0].dtype not in FLOATS:
+    elif name == "cast":
         yield from _cast(facts, scalar)
     elif name == "where":
         for known, chosen in _truths(facts, args[0]):
@@ -100,6 +101,9 @@ def _cases(facts: Facts, scalar: Scalar) -> Iterator[Case]:
     elif name in _ARITHMETIC and scalar.dtype == "i64" and _most(scalar) < 1 << 63:
         for known, numbers in _all_cases(facts, args):
             yield known, _ARITHMETIC[name](*numbers)
+    elif name in _ARITHMETIC and scalar.dtype in FLOATS:
+        for known, numbers in _all_cases(facts, args):
+            yield known, _not_rounded(name, numbers)
     else:
         raise _Unknown
 
@@ -123,6 +127,25 @@ def _most(scalar: Scalar) -> float:
     return _MOST_ELEMENTS
 
 
+#: Whole numbers up to this one are in all kinds of floats.
+_MOST_WHOLE: Final = 8.0
+
+
+def _not_rounded(name: str, numbers: list[float]) -> float:
+    """Of floats, what is computed exactly, however many bits they have."""
+    made = _ARITHMETIC[name](*numbers)
+    if name == "neg" or all(_is_small(each) for each in (made, *numbers)):
+        return made
+    alike = (0.0, 1.0, -1.0) if name == "mul" else (0.0,)
+    if all(map(math.isfinite, numbers)) and any(each in alike for each in numbers):
+        return made
+    raise _Unknown
+
+
+def _is_small(number: float) -> bool:
+    return abs(number) <= _MOST_WHOLE and number == int(number)
+
+
 def _truths(facts: Facts, scalar: Scalar) -> Iterator[tuple[Facts, bool]]:
     for known, number in _cases(facts, scalar):
         assert isinstance(number, int)
@@ -139,15 +162,24 @@ def _all_cases(facts: Facts, scalars: Sequence[Scalar]) -> Iterator[tuple[Facts,
 
 
 def _cast(facts: Facts, scalar: Scalar) -> Iterator[Case]:
-    given = scalar.args[0]
-    if scalar.dtype == "b1":
-        for known, number in _cases(facts, given):
-            assert not isinstance(number, float)
-            yield from _decided(known, ne(number, 0))
-    elif scalar.dtype == "i64" or (given.dtype == "b1" and scalar.dtype not in FLOATS):
-        yield from _cases(facts, given)
-    else:
-        raise _Unknown  # it may be too large, or rounded
+    given, dtype = scalar.args[0], scalar.dtype
+    is_whole = dtype not in FLOATS and given.dtype not in FLOATS
+    is_kept = given.dtype == dtype or (is_whole and (dtype == "i64" or given.dtype == "b1"))
+    for known, number in _cases(facts, given):
+        if is_kept:
+            yield known, number
+        elif dtype == "b1":
+            if isinstance(number, float):
+                yield known, int(number != 0)
+            else:
+                yield from _decided(known, ne(number, 0))
+        elif dtype in FLOATS:
+            exact = number if isinstance(number, float) else known.value(number)
+            if exact is None or not _is_small(exact):
+                raise _Unknown  # it may be rounded
+            yield known, float(exact)
+        else:
+            raise _Unknown  # it may be too large
 
 
 def _decided(facts: Facts, fact: Fact) -> Iterator[Case]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from anyshape.events.native_counts import count
-from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.runtime.loader.errors import InvalidCode, NativeUnavailable
 
 
 @functools.cache
@@ -86,7 +86,7 @@ def _parsed(text: str, machine: Any) -> Any:
         # A context of its own: types and constants go away with the module.
         module = binding.parse_assembly(text, binding.create_context())
     except RuntimeError as error:
-        raise NativeUnavailable(f"LLVM cannot read the code: {error}") from error
+        raise InvalidCode(f"LLVM cannot read the code: {error}") from error
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     return module

@@ -7,6 +7,10 @@ class NativeUnavailable(RuntimeError):
     """Native code cannot be made or loaded here: run the graph as it is."""
 
 
+class InvalidCode(RuntimeError):
+    """LLVM does not take the code that was made: a defect, of a row or of ours."""
+
+
 class NativeFailed(RuntimeError):
     """A native function gave up: nothing was returned. `reason` says why."""
 

@@ -77,11 +77,16 @@ def _attempt(
         "error": outcome.error if isinstance(outcome, kinds.CompileFailed) else "",
         "decisions": {source: each[:2] for source, each in attempt.decisions.items()},
         "ignored": [(each.source, each.reason) for each in attempt.all(kinds.MarkIgnored)],
+        "kernels": [_kernel(each) for each in attempt.all(kinds.KernelMeasured)],
         "schedules": [to.text(each.text) for each in attempt.all(kinds.Schedule)],
         "code": [to.text(each.code) for each in attempt.all(kinds.OutputCode)],
         "collective": collective_data(attempt.last(kinds.CompilerCollective)),
         "defects": [f"{each.stage}: {each.text}" for each in attempt.all(kinds.Defect)],
     }
+
+
+def _kernel(measured: kinds.KernelMeasured) -> str:
+    return f"{measured.text}; reads {measured.reads} bytes, writes {measured.writes}"
 
 
 def _reason(

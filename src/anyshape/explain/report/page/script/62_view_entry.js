@@ -146,7 +146,8 @@ function graphList(entry) {
 function generated(entry) {
   const schedules = entry.attempts.flatMap((attempt) => attempt.schedules);
   const code = entry.attempts.flatMap((attempt) => attempt.code);
-  if (!schedules.length && !code.length) return empty("There is none: its graphs run operator by operator, or its kernels were made before.");
+  const kernels = entry.attempts.flatMap((attempt) => attempt.kernels);
+  if (!schedules.length && !code.length && !kernels.length) return empty("There is none: its graphs run operator by operator, or its kernels were made before.");
   const plain = (line) => line;
-  return [schedules.map((text, i) => fold(`Loops${schedules.length > 1 ? ` of kernel ${i + 1}` : ""}`, () => codeBlock(textOf(text), plain), i === 0)), code.map((text, i) => fold(`Machine code${code.length > 1 ? ` ${i + 1}` : ""}, as LLVM has it`, () => codeBlock(textOf(text), plain)))];
+  return [kernels.length ? fold("Kernels, measured", () => h("ul.backend", kernels.map((line) => h("li", line))), true) : null, schedules.map((text, i) => fold(`Loops${schedules.length > 1 ? ` of kernel ${i + 1}` : ""}`, () => codeBlock(textOf(text), plain), i === 0)), code.map((text, i) => fold(`Machine code${code.length > 1 ? ` ${i + 1}` : ""}, as LLVM has it`, () => codeBlock(textOf(text), plain)))];
 }

@@ -13,6 +13,8 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar, overload
 
 import torch
 
+from anyshape.arguments import spelled
+
 #: Says of a function, ours or torch's, that it is not to be traced.
 MARKS: Final = ("__anyshape_disabled__", "_torchdynamo_disable")
 
@@ -45,6 +47,7 @@ def disable(function: M, recursive: bool = True, *, reason: str | None = None) -
 def disable(
     function: Callable[P, R], recursive: bool = True, *, reason: str | None = None
 ) -> Callable[P, R]: ...
+@spelled
 def disable(
     function: Callable[..., object] | None = None,
     recursive: bool = True,
@@ -85,6 +88,7 @@ def _disabled(function: Callable[..., Any], reason: str | None) -> Callable[...,
     return disabled
 
 
+@spelled
 def graph_break(msg: str = "") -> None:
     """End the graph here and begin another one; nothing outside of compiled code.
 

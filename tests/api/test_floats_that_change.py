@@ -1,0 +1,157 @@
+"""Floats that change are inputs of the graph from the second value on, where no flag was chosen."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import anyshape
+from anyshape import config
+
+pytestmark = pytest.mark.usefixtures("fresh")
+
+#: Values of a schedule, with ends that programs ask for (0, 1) between others.
+VALUES = (0.5, 0.25, 0.0, 0.125, 1.0, 0.75, 0.3, 0.5)
+
+Program = Callable[[Tensor, float], Tensor]
+
+#: One graph serves them all, after the first.
+INPUTS: dict[str, Program] = {
+    "weight": lambda x, f: x.pow(2).mean() + f * x.abs().mean(),
+    "inverse": lambda x, f: x / (f + 0.5),
+    "inverse_reflected": lambda x, f: (1 - f) / (x.abs() + 1),
+    "temperature": lambda x, f: (x / (f + 0.1)).softmax(-1),
+    "exponent": lambda x, f: x.abs() ** f,
+    "base": lambda x, f: (f + 1) ** x,
+    "bound": lambda x, f: x.clamp(-f, f),
+    "fill": lambda x, f: x.masked_fill(x > 0, f),
+    "lerp": lambda x, f: torch.lerp(x, x * 2, f),
+    "alpha": lambda x, f: torch.add(x, x.exp(), alpha=f),
+    "value": lambda x, f: torch.addcmul(x, x, x, value=f),
+    "constant": lambda x, f: torch.full_like(x, f) * x,
+    "compared": lambda x, f: torch.where(x > f, x, -x),
+    "in_python": lambda x, f: x * math.exp(-f) + abs(f - 1),
+    "stored": lambda x, f: x * {"rate": f}["rate"] + [f, 2.0][0],
+}
+
+#: More graphs where the program or an operator asks; the answers are eager's.
+RIGHT: dict[str, Program] = {
+    "larger": lambda x, f: x * max(f, 0.4),
+    "branch": lambda x, f: x * f if f > 0.4 else x - f,
+    "dropout": lambda x, f: F.dropout(x, f * 0.9),
+    "slope": F.leaky_relu,
+    "elu": lambda x, f: F.elu(x, f + 0.1),
+    "softplus": lambda x, f: F.softplus(x, beta=f + 0.5),
+    "smooth": lambda x, f: F.cross_entropy(x, torch.zeros(len(x)).long(), label_smoothing=f),
+    "huber": lambda x, f: F.huber_loss(x, -x, delta=f + 0.1),
+    "eps": lambda x, f: F.layer_norm(x, (6,), eps=f + 1e-3),
+    "norm": lambda x, f: F.normalize(x, p=f + 1.0),
+    "attention": lambda x, f: F.scaled_dot_product_attention(x, x, x, scale=f),
+    "noise": lambda x, f: x + torch.randn_like(x) * f,
+    "draw": lambda x, f: x * torch.bernoulli(torch.full_like(x.detach(), f)),
+    "resize": lambda x, f: F.interpolate(x[None], scale_factor=f + 0.5),
+    "kept": lambda x, f: x[:, : max(1, int(f * x.size(1)))],
+    "topk": lambda x, f: x.flatten().topk(max(1, round(f * x.numel()))).values,
+    "quantile": lambda x, f: x.quantile(f),
+    "range": lambda x, f: x.sum() * torch.arange(0, f + 1, 0.25),
+    "line": lambda x, f: x * torch.linspace(0, f, x.size(1)),
+    "text": lambda x, f: x * len(f"{f:.3f}".rstrip("0")),
+    "whole": lambda x, f: x * 2 if f.is_integer() else x,
+    "key": lambda x, f: x * {0.5: 3, 0.25: 5}.get(f, 1),
+}
+
+
+def agree(compiled: Any, program: Program, columns: int = 6) -> None:
+    for n, f in enumerate(VALUES):
+        answers: list[Any] = []
+        for each in (program, compiled):
+            torch.manual_seed(n)
+            x = torch.randn(2 + n, columns, requires_grad=True)
+            y = each(x, f)
+            y.sum().backward()
+            answers.append((y.detach(), x.grad, torch.get_rng_state()))
+        torch.testing.assert_close(answers[1], answers[0], equal_nan=True)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", INPUTS)
+def test_one_graph_serves_all_values(name: str, dynamic: bool | None) -> None:
+    compiled = anyshape.compile(INPUTS[name], dynamic=dynamic)
+    agree(compiled, INPUTS[name])
+    assert compiled.stats().graphs <= 2
+    assert compiled.stats().eager_calls == 0
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_asks_for_the_value_is_right(name: str, dynamic: bool | None) -> None:
+    agree(anyshape.compile(RIGHT[name], dynamic=dynamic), RIGHT[name])
+
+
+class Annealed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+        self.norm = nn.BatchNorm1d(6)
+        self.drop = nn.Dropout(0.1)
+        self.beta = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.drop(self.norm(self.layer(x))) * (1 - self.beta) + self.beta * x
+
+
+def anneal(module: Annealed, name: str, value: float) -> None:
+    match name:
+        case "beta":
+            module.beta = value
+        case "momentum":
+            module.norm.momentum = value
+        case _:
+            module.drop.p = value * 0.9
+
+
+@pytest.mark.parametrize("name", ["beta", "momentum", "p"])
+def test_floats_that_modules_hold(name: str) -> None:
+    eager = Annealed()
+    twin = copy.deepcopy(eager)
+    compiled: Any = anyshape.compile(twin)
+    for n, value in enumerate(VALUES):
+        answers: list[Any] = []
+        for each, module in ((eager, eager), (compiled, twin)):
+            anneal(module, name, value)
+            torch.manual_seed(n)
+            each(torch.randn(3 + n, 6)).pow(2).mean().backward()
+            answers.append((dict(module.named_buffers()), [p.grad for p in module.parameters()]))
+        torch.testing.assert_close(answers[1], answers[0], rtol=1e-4, atol=1e-5)
+    if name == "beta":
+        assert compiled.stats().graphs <= 2
+
+
+@pytest.mark.parametrize("chosen", [{"specialize_float": True}, {"automatic_dynamic": False}])
+def test_who_wants_them_static_has_them_so(chosen: dict[str, bool]) -> None:
+    with config.patch(**chosen):
+        compiled = anyshape.compile(INPUTS["weight"], dynamic=True)
+        for f in (0.5, 0.25, 0.75):
+            compiled(torch.ones(3), f)
+    assert compiled.stats().graphs == 3
+
+
+def test_dynamic_false_keeps_them_static() -> None:
+    compiled = anyshape.compile(INPUTS["weight"], dynamic=False)
+    for f in (0.5, 0.25, 0.75):
+        compiled(torch.ones(3), f)
+    assert compiled.stats().graphs == 3
+
+
+def test_a_float_that_never_changes_is_part_of_the_program() -> None:
+    compiled = anyshape.compile(INPUTS["weight"])
+    for n in (3, 4, 5):
+        compiled(torch.ones(n), 0.5)
+    assert any("0.5" in guard.text for guard in compiled.entries[-1].guards)
