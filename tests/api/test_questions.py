@@ -229,3 +229,44 @@ def test_what_changes_something_is_no_question() -> None:
     assert not is_question(torch.set_num_threads)
     assert not is_question(torch.cuda.set_device)
     assert is_question(torch.cuda.is_available)
+
+
+class OwnAutocast(torch.autocast):
+    """A class of the program's own, of which nothing is known."""
+
+
+@pytest.mark.parametrize(
+    ("make", "whole"),
+    [
+        (lambda: torch.autocast("cpu", dtype=torch.bfloat16), True),
+        (torch.no_grad, True),
+        (torch.enable_grad, True),
+        (torch.inference_mode, True),
+        (lambda: torch.set_grad_enabled(False), True),
+        (lambda: torch.profiler.record_function("name"), True),
+        (lambda: OwnAutocast("cpu", dtype=torch.bfloat16), False),
+    ],
+)
+def test_contexts_that_are_entered_by_name(make: Any, whole: bool) -> None:
+    def by_name(x):
+        manager = make()
+        manager.__enter__()
+        y = x @ x.T
+        manager.__exit__(None, None, None)
+        return y, x @ x.T
+
+    def by_a_stack(x):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(make())
+            y = x @ x.T
+        return y, x @ x.T
+
+    for program in (by_name, by_a_stack):
+        if whole:
+            check(program)
+        else:
+            compiled = anyshape.compile(program)
+            for size in (3, 5):
+                x = torch.randn(size, 4)
+                for found, expected in zip(compiled(x), program(x), strict=True):
+                    assert torch.equal(found, expected)

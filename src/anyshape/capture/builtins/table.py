@@ -44,7 +44,7 @@ from anyshape.capture.builtins.pure import (
     pure,
     pure_python,
 )
-from anyshape.capture.hooks.contexts import CONTEXT_CLASSES, enter_or_leave
+from anyshape.capture.hooks import contexts
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.origins import is_original
 
@@ -91,7 +91,7 @@ _MODULES: Final = (
     *(objects, iteration, numbers, effects, torch_state, process_queries, warning_filters),
     *(random_state, tensor_construction, autograd_functions, control_flow, foreach, signatures),
     *(flex_attention, triton_kernels, gradient_checkpoints, other_compilers, optimizers),
-    vmap,
+    *(vmap, contexts),
 )
 
 
@@ -131,7 +131,6 @@ def call(hooks: Hooks, function: object, args: tuple[Any, ...], kwargs: dict[str
     disabled = why_disabled(function)
     if disabled is not None:
         raise AbortCapture(f"`{_full_name(function)}` is not to be traced: {disabled}")
-    name = getattr(function, "__name__", "")
     held = region_of(function)
     if held is not None:
         return control_flow.AGAIN[held[0]](hooks, held[1], *args)
@@ -144,8 +143,6 @@ def call(hooks: Hooks, function: object, args: tuple[Any, ...], kwargs: dict[str
         return unbound(hooks, function, args, kwargs)
     if isinstance(function, weakref.ref) and not args and not kwargs:
         return follow_reference(hooks, function)
-    if name in ("__enter__", "__exit__") and args and type(args[0]) in CONTEXT_CLASSES:
-        return enter_or_leave(hooks, name, args[0], args[1:])
     handler = handler_of(function)
     if handler is not None:
         return handler(hooks, function, args, kwargs)

@@ -12,7 +12,7 @@ from torch.cuda.amp.autocast_mode import autocast as cuda_autocast
 from torch.overrides import _pop_mode_temporarily
 
 from anyshape.capture.abort import AbortCapture
-from anyshape.capture.builtins.model import Hooks
+from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.warning_filters import CatchWarnings
 from anyshape.ops.modes import AttentionKernels, enter_mode, leave_mode
 
@@ -110,8 +110,10 @@ class _Unseen:
             return self._manager.__exit__(*error)
 
 
-def enter_or_leave(hooks: Hooks, name: str, manager: object, error: tuple[object, ...]) -> object:
+def _enter_or_leave(hooks: Hooks, name: str, manager: object, *error: object) -> object:
     """`__enter__` or `__exit__` of a known context manager, called by name as `ExitStack` does."""
+    if type(manager) not in CONTEXT_CLASSES:
+        raise AbortCapture(f"cannot trace into `{type(manager).__qualname__}.{name}`")
     stack = hooks.entered
     if name == "__enter__":
         stack.append((manager, entered(hooks, manager)))
@@ -212,3 +214,13 @@ _RECORDED: Final = dict.fromkeys(_MADE_AGAIN, _Mode)
 
 #: Classes of context managers that are made by native code and known here.
 CONTEXT_CLASSES: Final = frozenset({*_GRAD_MODES, *_HARMLESS, *_SWITCHED, *_RECORDED})
+
+#: Their methods, as models, also where the code of them could be followed: what it sets is no
+#: operation that a graph may have.
+MODELS: Final[Models] = {
+    vars(kind)[name]: lambda hooks, manager, *error, name=name: _enter_or_leave(
+        hooks, name, manager, *error
+    )
+    for kind in CONTEXT_CLASSES
+    for name in ("__enter__", "__exit__")
+}
