@@ -3,6 +3,8 @@
 PYTHON ?= python3
 JOBS   ?= 2
 TESTS  ?= tests
+# One of so many parts of the slow tests: PART=2/3.
+PART   ?= 1/1
 BIN    := .venv/bin
 READY  := .venv/.ready
 # With the libraries whose models the slow tests try.
@@ -26,7 +28,7 @@ PYTEST := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
 help:
 	@echo "make demo       see what works today"
 	@echo "make test       the fast tests (TESTS=path for some of them)"
-	@echo "make test-slow  the tests that take minutes"
+	@echo "make test-slow  the tests that take minutes (PART=2/3 for a third of them)"
 	@echo "make test-all   the same, and the rest of the longest enumerations"
 	@echo "make test-capped  native code as on a processor with AVX2 or NEON and no more"
 	@echo "make test-gpu   the tests that need an NVIDIA GPU"
@@ -45,14 +47,14 @@ test: $(READY) $(TRITON)
 	$(PYTEST) $(TESTS)
 
 test-slow: $(ALL) $(TRITON) browser emulators test-capped
-	$(PYTEST) --slow tests
+	$(PYTEST) --slow --part $(PART) tests
 
 test-all: $(ALL) $(TRITON) browser emulators test-capped
 	$(PYTEST) --slow --all tests
 
 # Native code without what only newer processors have: AVX2 and no AVX-512, NEON and no SVE.
 test-capped: $(READY)
-	ANYSHAPE_CPU_FEATURES=baseline $(PYTEST) --sample \
+	ANYSHAPE_CPU_FEATURES=baseline $(PYTEST) --sample --part $(PART) \
 	    tests/native tests/codegen tests/runtime tests/export
 
 # For machines with an NVIDIA GPU, and a torch that knows it: what is about GPUs, and what is about

@@ -5,10 +5,11 @@ their own."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,6 +92,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="with --slow: also what the slow tests leave out",
     )
+    parser.addoption(
+        "--part",
+        metavar="K/N",
+        type=_part,
+        help="the K-th of N parts of what would run: all parts together are all of it",
+    )
+
+
+@pytest.fixture
+def own_counts() -> Iterator[None]:
+    """`metrics()` knows of no function but those that the test compiles: others may live on."""
+    import anyshape
+    from anyshape.dispatch.entry import all_counts
+
+    anyshape.reset()
+    others = all_counts[:]
+    all_counts.clear()
+    yield
+    all_counts[:0] = others
+
+
+def _part(text: str) -> tuple[int, int]:
+    which, _, parts = text.partition("/")
+    if not (which.isdecimal() and parts.isdecimal() and 1 <= int(which) <= int(parts)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no part, such as 2/3")
+    return int(which), int(parts)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -105,7 +132,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     elif _is_plain(config):
         kept = [item for item in items if not _is_slow(item)]
     else:
-        return
+        kept = list(items)
+    if (part := config.getoption("--part")) is not None:
+        which, parts = part
+        kept = [item for item in kept if _number(item, 2) % parts == which - 1]
     config.hook.pytest_deselected(items=list(set(items) - set(kept)))
     items[:] = kept
 
@@ -127,9 +157,12 @@ def _is_left(item: pytest.Item, table: Mapping[str, int], digit: int) -> bool:
     where = item.path.relative_to(_TESTS)
     places = (str(place) for place in (where, *where.parents))
     parts = next((table[place] for place in places if place in table), 1)
-    # By the name: whatever else is collected, the runs together have every case once.
-    number = zlib.crc32(item.name.encode()) >> 8 * digit
-    return "[" in item.nodeid and number % parts != 0
+    return "[" in item.nodeid and _number(item, digit) % parts != 0
+
+
+def _number(item: pytest.Item, digit: int) -> int:
+    """By the name: whatever else is collected, the runs together have every case once."""
+    return zlib.crc32(item.name.encode()) >> 8 * digit
 
 
 def pytest_make_parametrize_id(config: pytest.Config, val: Any, argname: str) -> str | None:

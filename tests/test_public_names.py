@@ -38,7 +38,7 @@ def functions_of(name: str) -> Iterator[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_its_example_runs(name: str):
+def test_its_example_runs(name: str, own_counts: None):
     text = inspect.getdoc(OBJECTS[name])
     assert text, f"{name} has no docstring"
     names = {"anyshape": anyshape, "torch": torch, "tempfile": tempfile}
