@@ -274,6 +274,21 @@ class Compiled(Generic[P, R]):
         """Code for torch's compiled functions asks by this name."""
         return self._original
 
+    @property
+    def __self__(self) -> object:
+        """Of a compiled method of an instance: that instance. Schedulers of learning rates ask."""
+        return self._as_method().__self__
+
+    @property
+    def __func__(self) -> Callable[..., R]:
+        """Of a compiled method of an instance: its function, compiled for that instance alone."""
+        return _FunctionOfMethod(self, self._as_method())
+
+    def _as_method(self) -> types.MethodType:
+        if isinstance(self._original, types.MethodType):
+            return self._original
+        raise AttributeError(f"{self._function.target.name} is no method of an instance")
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Compiled[P, R]:
         original = copy.deepcopy(self._original, memo)
         old = self._function
@@ -296,6 +311,24 @@ class Compiled(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<anyshape compiled {self._function.target.name}>"
+
+
+class _FunctionOfMethod:
+    """The function of a compiled method, with its name and its text: bound to the instance again,
+    it is the compiled method."""
+
+    def __init__(self, compiled: Compiled[..., Any], method: types.MethodType) -> None:
+        self._compiled, self._method = compiled, method
+        functools.update_wrapper(self, method.__func__, updated=())
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        is_own = instance is self._method.__self__
+        return self._compiled if is_own else self._method.__func__.__get__(instance, owner)
+
+    def __call__(self, instance: object, /, *args: Any, **kwargs: Any) -> Any:
+        return self.__get__(instance, type(instance))(*args, **kwargs)
 
 
 class _Decorator(Protocol):

@@ -229,3 +229,53 @@ def test_what_spares_running_eagerly(make: Callable[[], Callable[[Tensor], Any]]
     assert lines[1].startswith(("  runs eagerly: ", "  runs in parts, "))
     (said,) = [line for line in lines if line.startswith("      what spares it: ")]
     assert told in said
+
+
+class Convolutions(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 2, 1)
+        self.width = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.other(self.one(x).relu())
+        return y * self.width
+
+
+def test_integers_of_modules_that_a_line_reads_are_told_together():
+    model = anyshape.compile(Convolutions(), dynamic=True)
+    with torch.no_grad():
+        for n in (2, 3):
+            model(torch.ones(n, 3, 8, 8))
+    assert isinstance(model, anyshape.CompiledModule)
+    short, long = (
+        [line for line in str(model.explain(verbose=every)).splitlines() if "  only if" in line]
+        for every in (False, True)
+    )
+    read = [line for line in long if "read by the program" in line and "._modules[" in line]
+    assert len(read) > 10
+    assert any(f"(and {len(read) - 1} more that modules hold)" in line for line in short)
+    assert any("L['self'].width == 2: read by the program" in line for line in short)
+    sizes = [line for line in long if "L['x'].size()" in line]
+    assert sizes
+    assert set(sizes) <= set(short)
+
+
+@anyshape.disable
+def _shown(x: Tensor) -> Tensor:
+    return x
+
+
+def test_values_without_a_name():
+    """What a line that is split gives its next part."""
+
+    def split(x: Tensor) -> Tensor:
+        return _shown(x.sin() + 1) * 2 + 1
+
+    compiled = anyshape.compile(split, dynamic=True)
+    for n in (2, 3, 4, 5, 6):
+        x = torch.ones(n)
+        torch.testing.assert_close(compiled(x), x.sin() * 2 + 3)
+    told = str(compiled.explain())
+    assert "__anyshape" not in told
+    assert "any (unnamed value " in told, told

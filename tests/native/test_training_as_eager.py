@@ -354,3 +354,46 @@ def test_parameters_that_change_before_backward(
     for ours, theirs in zip(found, expected, strict=True):
         if theirs is not None:  # What eager refuses may go on here: it may be computed again.
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+class _Bounded(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.clamp(-1, 1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        return grads[0] * (x.abs() < 2)
+
+
+class _Both(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x * 2, x + 1
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 3 + grads[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "program"),
+    [
+        ("_Bounded", lambda x: _Bounded.apply((x * 3).sin() + x).cos() * 2),
+        ("_Both", lambda x: _Both.apply(x.sin())[0] * x.cos() + 1),
+    ],
+)
+def test_a_gradient_of_the_programs_own_is_named(
+    name: str, program: Callable[[Tensor], Tensor]
+) -> None:
+    run = anyshape.compile(program, dynamic=True)
+    for size in (3, 4, 5):
+        x = _input(size)
+        (found,) = torch.autograd.grad(run(x).sum(), x)
+        (expected,) = torch.autograd.grad(program(x).sum(), x)
+        torch.testing.assert_close(found, expected)
+    told = str(run.explain())
+    assert f"`{name}.apply` has a gradient of the program's own" in told, told
+    assert "numbers are drawn" not in told

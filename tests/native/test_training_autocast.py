@@ -123,11 +123,18 @@ def _assert_close(ours: list[Any], theirs: list[Any]) -> None:
             torch.testing.assert_close(own, other, rtol=CLOSE, atol=CLOSE * largest)
 
 
-def _check(program: Callable[[Tensor], Any], around: bool) -> Any:
-    compiled = anyshape.compile(program)
-    for size in (4, 7, 1, 9, 4):
+def _check(
+    program: Callable[[Tensor], Any],
+    around: bool,
+    sizes: tuple[int, ...] = (4, 7, 1, 9, 4),
+    dynamic: bool | None = None,
+) -> Any:
+    compiled = anyshape.compile(program, dynamic=dynamic)
+    for size in sizes:
         x = torch.randn(size, WIDTH, generator=devices.generator(size))
+        torch.manual_seed(size)
         theirs = _outcome(program, x, around)
+        torch.manual_seed(size)
         _assert_close(_outcome(compiled, x, around), theirs)
     return compiled
 
@@ -143,6 +150,24 @@ def test_gradients(name: str, inside: bool) -> None:
     compiled = _check(region if inside else PROGRAMS[name], not inside)
     told = str(compiled.explain())
     assert "forward: native code" in told, told
+
+
+#: With operators that torch computes, and autocast leaves alone.
+LEFT_ALONE: dict[str, Callable[[Tensor], Any]] = {
+    "dropout": lambda x: F.dropout(x, 0.4) @ W,
+    "dropout of 16 bits": lambda x: F.dropout(x @ W, 0.4).sin(),
+    "channels dropped": lambda x: F.dropout1d(x.view(-1, 2, 4), 0.4).view(-1, WIDTH) @ W,
+    "pooling": lambda x: F.max_pool1d(x.view(-1, 2, 4), 2).view(-1, 4).repeat(1, 2) @ W,
+}
+
+
+@pytest.mark.filterwarnings("ignore:mkldnn_matmul")
+@pytest.mark.parametrize("name", [*PROGRAMS, *LEFT_ALONE])
+def test_a_first_size_of_one_is_one_of_many(name: str) -> None:
+    compiled = _check((PROGRAMS | LEFT_ALONE)[name], True, (1, 4, 7, 1, 9), dynamic=True)
+    told = str(compiled.explain())
+    assert "forward: native code" in told, told
+    assert "  no native code:" not in told, told
 
 
 @pytest.mark.parametrize("program", [_nested, _partly, _without_gradient])

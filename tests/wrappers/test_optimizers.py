@@ -335,3 +335,67 @@ def test_factors_that_are_computed():
     assert "torch is called for" not in report
     with pytest.raises(RuntimeError, match="without overflow"):
         step(torch.ones(3, 4), torch.ones(3, 4), 1e300)
+
+
+# -- schedulers ask a method for its function ------------------------------------------------------
+
+SCHEDULERS: dict[str, Callable[[torch.optim.Optimizer], Any]] = {
+    "cosine": lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10),
+    "one after the other": lambda optimizer: torch.optim.lr_scheduler.SequentialLR(
+        optimizer,
+        [
+            torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=3),
+            torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9),
+        ],
+        [3],
+    ),
+}
+
+
+def _scheduled(compiles: Compile, kind: Any, scheduler: str) -> tuple[list[Any], Any]:
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    optimizer = kind(model.parameters(), lr=0.05)
+    step = optimizer.step = compiles(optimizer.step)
+    schedule = SCHEDULERS[scheduler](optimizer)
+    told: list[Any] = []
+    for n in range(3, 15):
+        optimizer.zero_grad()
+        model(torch.ones(n, 4)).square().mean().backward()
+        optimizer.step()
+        schedule.step()
+        told += [optimizer.param_groups[0]["lr"], model.weight.detach().clone()]
+    return told, step
+
+
+@pytest.mark.filterwarnings("error:.*optimizer.step")
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_scheduler_is_made_of_a_compiled_step(kind: Any, scheduler: str) -> None:
+    expected, _ = _scheduled(identity, kind, scheduler)
+    found, step = _scheduled(anyshape.compile, kind, scheduler)
+    assert difference(expected, found) is None
+    assert step.stats().graphs  # what the scheduler calls is this one
+    assert step.stats().hits
+
+
+def test_the_function_of_a_compiled_method() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.by = torch.ones(3)
+
+        def add(self, x: torch.Tensor, times: int = 1) -> torch.Tensor:
+            return x + self.by * times
+
+    one, other = Counter(), Counter()
+    other.by = torch.zeros(3)
+    add = anyshape.compile(one.add)
+    assert add.__self__ is one
+    function: Any = add.__func__
+    assert function.__name__ == "add"
+    assert function.__get__(one, Counter) is add
+    x = torch.ones(3)
+    assert function(one, x, times=2).tolist() == [3.0] * 3
+    assert function.__get__(other, Counter)(x).tolist() == [1.0] * 3
+    assert not hasattr(anyshape.compile(lambda x: x), "__func__")
+    assert not hasattr(anyshape.compile(Counter.add), "__self__")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby
 from linecache import getline
 from typing import Final, NamedTuple, TypeVar
 
 from anyshape.capture.dynamism_policy import DimDecision
+from anyshape.capture.rewrite.nodes import TEMPORARY
 from anyshape.events import kinds
 from anyshape.explain.library_lines import is_library
 from anyshape.explain.source_names import in_list, in_words, tensor_and_dim
@@ -63,7 +65,9 @@ class EntryExplanation:
         blocks = [_sizes_lines(alike, is_verbose) for alike in _alike(self.sizes)]
         for guards in _folded(self.conditions, is_verbose):
             first, more = guards[0], len(guards) - 1
-            blocks.append([f"  only if {first.text}: {first.reason}{_in_other_layers(more)}"])
+            is_alike = len({_LAYER.sub("[]", each.text) for each in guards}) == 1
+            also = _in_other_layers(more) if is_alike else f" (and {more} more that modules hold)"
+            blocks.append([f"  only if {first.text}: {first.reason}{also}"])
             if first.user_frame is not None:
                 blocks[-1] += _place(first.user_frame)
         return blocks
@@ -123,12 +127,27 @@ _LAYER: Final = re.compile(r"\['\d+'\]")
 
 
 def _folded(conditions: Sequence[Guard], is_verbose: bool) -> list[list[Guard]]:
-    """Those that differ in the number of a layer alone are told together."""
+    """Those that differ in the number of a layer alone are told together, and so are integers of
+    modules where a line reads many: a convolution has seven."""
     groups: dict[object, list[Guard]] = {}
     for index, guard in enumerate(conditions):
         alike = (_LAYER.sub("[]", guard.text), guard.reason, guard.user_frame)
         groups.setdefault(index if is_verbose else alike, []).append(guard)
-    return list(groups.values())
+    if is_verbose:
+        return list(groups.values())
+    read = Counter(map(_line_that_reads, groups.values()))
+    told: dict[object, list[Guard]] = {}
+    for alike, guards in groups.items():
+        line = _line_that_reads(guards)
+        told.setdefault(line if line and read[line] > _MOST_ALIKE else alike, []).extend(guards)
+    return list(told.values())
+
+
+def _line_that_reads(guards: Sequence[Guard]) -> tuple[object, ...]:
+    """Of an integer that a module holds, who reads it; empty for all else."""
+    first = guards[0]
+    is_of_module = first.kind is Kind.EQUALS and "._modules[" in first.text
+    return (first.reason, first.user_frame) if is_of_module else ()
 
 
 def _place(frame: kinds.Frame) -> list[str]:
@@ -209,7 +228,7 @@ class Explanation:
         for part in self.parts:
             part = replace(part, is_verbose=self.is_verbose)
             lines += [f"  | {line}" for line in str(part).splitlines()]
-        return "\n".join(lines)
+        return _UNNAMED.sub(r"(unnamed value \1)", "\n".join(lines))
 
     def _recompile_lines(self) -> list[str]:
         lines: list[str] = []
@@ -242,6 +261,10 @@ class Explanation:
                 names = f"{_name(group[1])} to {_name(group[-1])}" if group[2:] else _name(group[1])
                 lines.append(f"entry {names}: the same for other values")
         return lines
+
+
+#: What a line that is split gives its next part.
+_UNNAMED: Final = re.compile(r"L\['" + TEMPORARY.format(r"value_(\d+)") + r"'\]")
 
 
 def _often(count: int) -> str:

@@ -41,6 +41,7 @@ from anyshape.graph.term_graph import Number, TermGraph
 from anyshape.graph.training_decompositions import decomposed, part_of
 from anyshape.graph.training_layout import keep_channels_last
 from anyshape.ops.bind import Unbound, bind_match
+from anyshape.ops.effects import APPLY, runs_python
 from anyshape.ops.gradient import NoGradient, Term, sum_to
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.meta_tensors import mapped_tree
@@ -242,6 +243,10 @@ class _Backward(TermGraph):
             has_grad = any(map(_has_grad, node.all_input_nodes)) and UNRECORDED not in node.meta
             if has_grad and not _is_known(result):
                 raise Unlowerable("a result requires grad, and a tensor is only Python's to handle")
+            if has_grad and runs_python(call.function):
+                name = call.function.__name__.removeprefix(APPLY)
+                why = f"`{name}.apply` has a gradient of the program's own"
+                raise Unlowerable(f"a result requires grad, and {why}")
             is_run_again = not isinstance(call.function, RecordedOperator)
             if is_run_again and draws(node, call) and _has_grad(node):
                 raise Unlowerable("a result requires grad, and numbers are drawn")

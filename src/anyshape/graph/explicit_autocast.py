@@ -38,7 +38,7 @@ from anyshape.ops.modes import enter_mode, leave_mode
 from anyshape.ops.node_meta import CALL, FACTS, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.op import CASTS_BETWEEN, OpKind
 from anyshape.ops.table import lookup
-from anyshape.symbolic import Expr
+from anyshape.symbolic import Expr, Size, evaluate
 
 Node = torch.fx.Node
 
@@ -195,10 +195,21 @@ class _Explicit:
             raise CastsInside
         if not is_cast and entry.op.lowering in (OpKind.MATMUL, OpKind.CALL_OUT):
             # What an operator comes down to may be another thing for other sizes.
-            hints = map(self._terms.facts.hint, _sizes((args, kwargs)))
-            if any(each is None or each < 2 for each in hints):
+            hints = [self._terms.facts.hint(each) for each in _sizes((args, kwargs))]
+            if None in hints:
                 raise CastsInside
+            if any(each is not None and each < 2 for each in hints):
+                others = autocast_casts(function, args, kwargs, self._state, self._hint_above_one)
+                if others != found:
+                    raise CastsInside
         return found
+
+    def _hint_above_one(self, size: Size) -> int | None:
+        """As if no size that may change had been 0 or 1 in the run at hand."""
+        facts = self._terms.facts
+        if facts.hint(size) is None:
+            return None
+        return evaluate(size, {each: max(hint, 2) for each, hint in facts.hints.items()})
 
     def _cast(self, node: Node, source: Term, dtype: torch.dtype) -> Term:
         is_recorded = UNRECORDED not in node.meta

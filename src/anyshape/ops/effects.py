@@ -108,6 +108,17 @@ def may_write(function: Callable[..., Any]) -> bool:
     )
 
 
+#: Marks functions of ours that stand for code of the program.
+RUNS_PYTHON: Final = "_anyshape_runs_python"
+#: What their names begin with, before that of the class that they apply.
+APPLY: Final = "apply_"
+
+
+def runs_python(function: Callable[..., object]) -> bool:
+    """Whether it is a function with its own gradient, whose code is the program's."""
+    return getattr(function, RUNS_PYTHON, False)
+
+
 def is_pure_extension(function: Callable[..., Any]) -> bool:
     """Whether it is an operator of another library than torch's whose schema says that it writes to
     nothing, and that its results are tensors of their own."""

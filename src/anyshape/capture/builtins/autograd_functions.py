@@ -20,12 +20,12 @@ from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 from anyshape.capture.builtins.triton_kernels import is_constexpr_function
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
-from anyshape.capture.record.op_kinds import RUNS_PYTHON
 from anyshape.capture.rewrite.instrument import is_instrumented
 from anyshape.capture.rewrite.source import all_code
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
+from anyshape.ops.effects import APPLY, RUNS_PYTHON
 from anyshape.ops.kernel_launch import is_kernel
 
 _NUMBERS: Final = ATOMS | {TracedInt, TracedFloat}
@@ -128,7 +128,7 @@ def _caller_of(
                 given[place] = value
             return alive.apply(*given)
 
-        apply.__name__ = apply.__qualname__ = f"apply_{function.__name__}"
+        apply.__name__ = apply.__qualname__ = APPLY + function.__name__
         setattr(apply, RUNS_PYTHON, True)
         found = _callers[function][shapes, code] = apply
     return found

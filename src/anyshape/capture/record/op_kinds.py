@@ -10,10 +10,8 @@ import torch
 from anyshape.capture.record.bound_call import CallForms, name_of
 from anyshape.capture.record.data_dependent_shapes import is_jagged_method
 from anyshape.ops import effects
+from anyshape.ops.effects import runs_python
 from anyshape.ops.meta import Meta
-
-#: Marks functions of ours that stand for code of the program.
-RUNS_PYTHON: Final = "_anyshape_runs_python"
 
 #: They switch a mode of torch.
 STATE_CHANGES: Final = frozenset({torch._C._set_grad_enabled})
@@ -25,11 +23,6 @@ ALIASES_UNSEEN: Final = frozenset({vars(torch._C.TensorBase)["data"].__get__})
 def may_draw(function: Callable[..., object]) -> bool:
     """Whether it may draw random numbers, with other arguments if not with these."""
     return runs_python(function) or effects.may_draw(function)
-
-
-def runs_python(function: Callable[..., object]) -> bool:
-    """Whether it is a function with its own gradient, whose code is the program's."""
-    return getattr(function, RUNS_PYTHON, False)
 
 
 def may_raise(function: Callable[..., object], call: CallForms) -> bool:
