@@ -7,6 +7,7 @@ answer after the change has to be the new one.
 from __future__ import annotations
 
 import enum
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -269,6 +270,57 @@ def test_numbers_of_numpy_beside_tensors(
     else:
         assert found.dtype == expected.dtype
         assert torch.equal(found, expected)
+
+
+MADE_OF_NUMBERS: dict[str, Callable[[Tensor, Any], Any]] = {
+    "tensor": lambda x, number: torch.tensor(number),
+    "by name": lambda x, number: torch.tensor(data=[number]),
+    "nested": lambda x, number: torch.tensor([(number,), (1,)]),
+    "as_tensor": lambda x, number: torch.as_tensor([number, True]),
+    "asarray": lambda x, number: torch.asarray(number),
+    "with a dtype": lambda x, number: torch.tensor(number, dtype=torch.float16),
+    "new_tensor": lambda x, number: x.new_tensor([number]),
+    "full": lambda x, number: torch.full((2,), number),
+    "scalar_tensor": lambda x, number: torch.scalar_tensor(number),
+    "computed": lambda x, number: torch.tensor(np.sqrt(abs(number))) + x,
+    "beside": lambda x, number: x * number,
+    "compared": lambda x, number: x == number,
+    "where": lambda x, number: torch.where(x > 0, number, x),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_NUMBERS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        np.float64,
+        np.float32,
+        np.float16,
+        np.int64,
+        np.int32,
+        np.int8,
+        np.uint8,
+        np.bool_,
+        np.uint64,
+    ],
+)
+def test_the_dtype_of_a_number_of_numpy_counts(name: str, kind: Any) -> None:
+    program = MADE_OF_NUMBERS[name]
+    compiled = anyshape.compile(program, dynamic=True)
+    numbers = [kind(1), kind(3), *([kind(2**63 + 5)] if kind is np.uint64 else [])]
+    for number, x in itertools.product(numbers, (torch.ones(2), torch.zeros(3))):
+        outcomes = []
+        for function in (program, compiled):
+            try:
+                outcomes.append(function(x, number))
+            except (RuntimeError, TypeError) as error:
+                outcomes.append(type(error))
+        expected, found = outcomes
+        assert type(found) is type(expected)
+        if isinstance(expected, Tensor):
+            torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        else:
+            np.testing.assert_array_equal(found, expected)
 
 
 def of_a_size(x: Tensor) -> Tensor:
