@@ -215,6 +215,58 @@ def test_functions_with_a_state_are_left_to_python(kind: str) -> None:
     assert [int(compiled(x)[0]) for _ in range(4)] == list(range(first + 1, first + 5))
 
 
+_factor = 1.0
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("kind", ["a variable", "a global variable", "an attribute of its class"])
+def test_what_the_program_sets_before_such_a_function_reads_it(
+    kind: str, dynamic: bool | None
+) -> None:
+    outer = 1.0
+
+    class Reads(torch.autograd.Function):
+        factor = 1.0
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * Reads.factor
+
+    class ReadsVariable(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * outer
+
+    class ReadsGlobal(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * _factor
+
+    def program(x: Tensor, value: float) -> Any:
+        global _factor
+        nonlocal outer
+        if kind == "a variable":
+            outer = value
+            return ReadsVariable.apply(x)
+        if kind == "a global variable":
+            _factor = value
+            return ReadsGlobal.apply(x)
+        Reads.factor = value
+        return Reads.apply(x)
+
+    compiled = anyshape.compile(program, dynamic=dynamic)
+    for n, value in enumerate((0.5, 0.25, 2.0, 3.0, 1.0, 2.0)):
+        x = torch.randn(2 + n, 3)
+        torch.testing.assert_close(compiled(x, value), x * value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_no_module_is_converted_to_integers(dtype: torch.dtype) -> None:
+    compiled = anyshape.compile(lambda x: nn.ReLU().to(dtype)(x))
+    with pytest.raises(TypeError, match="floating point"):
+        compiled(torch.ones(2))
+
+
 # -- numbers of numpy ------------------------------------------------------------------------------
 
 
@@ -360,6 +412,29 @@ def looks_an_option_up(x: Tensor) -> Tensor:
 
 def test_enumerations() -> None:
     whole(looks_an_option_up)
+
+
+# -- arguments by name -----------------------------------------------------------------------------
+
+
+BY_NAME: dict[str, Callable[[Tensor], Any]] = {
+    "numel": lambda x: x * torch.numel(input=x),  # pyright: ignore[reportCallIssue] torch takes it
+    "size": lambda x: x * x.size(dim=0),
+    "stride": lambda x: x * (x.stride(dim=0) > 0),
+    "is_floating_point": lambda x: x * torch.is_floating_point(input=x),
+    "is_nonzero": lambda x: torch.is_nonzero(input=x.sum() * 0 + 1),
+    "equal": lambda x: x * torch.equal(input=x, other=x * 1),
+    "allclose": lambda x: x * torch.allclose(input=x, other=x + 1e-9, atol=1e-3),
+    "shape": lambda x: torch.zeros(size=x.size()) + torch.reshape(input=x, shape=x.shape),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_what_is_asked_by_name(name: str) -> None:
+    compiled = anyshape.compile(BY_NAME[name], dynamic=True)
+    for size in SIZES:
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(compiled(x), BY_NAME[name](x))
 
 
 # -- order of tuples -------------------------------------------------------------------------------
