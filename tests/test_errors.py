@@ -65,7 +65,7 @@ EXAMPLES: list[AnyshapeError] = [
     errors.ShapeMismatch(op="mm", detail="(2, 3) and (4, 5) do not multiply"),
     errors.NeedsDecision(op="view", fact="u0 == 6", reason="the element count must not change"),
     errors.UnknownOperator(op="aten.nothing"),
-    errors.WrongShapeFunction(op="library.halves", found=(3,), said=(4,)),
+    errors.WrongShapeFunction(op="library.halves", found="shape (3,)", said="shape (4,)"),
 ]
 
 

@@ -706,7 +706,7 @@ class WrongShapeFunction(OperatorError, RuntimeError):
     """The shape function of a library's operator is right for other sizes only."""
 
     code = "AS304"
-    what = "{op} gave a result of shape {found}, where its shape function says {said}"
+    what = "{op} gave a result of {found}, where its shape function says {said}"
     why = "compiled code relies on what `register_fake` states, for all sizes"
     do = (
         "correct the function of `register_fake`; `torch.library.opcheck` compares it with the"
@@ -714,6 +714,6 @@ class WrongShapeFunction(OperatorError, RuntimeError):
         "where data decide on a size, make it with `torch.library.get_ctx().new_dynamic_size()`",
     )
 
-    #: the sizes of each tensor
-    found: object
-    said: object
+    #: what differs: the sizes of each tensor, or the dtype
+    found: str
+    said: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -288,6 +288,59 @@ def test_a_wrong_shape_function_is_told_and_changes_no_answer(program: Any, trai
                 expected[0].sum().backward()
                 got[0].sum().backward()
                 torch.testing.assert_close(y.grad, x.grad)
+    assert sum("AS304" in str(each.message) for each in told) == 1
+
+
+#: What an operator gives of many rows, where its shape function says what it gives of few.
+DTYPES: dict[str, Callable[[Tensor], Any]] = {
+    "wider": lambda x: x.double(),
+    "narrower": lambda x: x.half(),
+    "whole": lambda x: x.long(),
+    "in pieces": lambda x: [x.clone(), x.bfloat16()],
+}
+
+for _name, _many in DTYPES.items():
+
+    def _by_rows(x: Tensor, many: Callable[[Tensor], Any] = _many) -> Any:
+        if x.shape[0] < 5:
+            return [x.clone(), x.clone()] if isinstance(many(x), list) else x.clone()
+        return many(x)
+
+    _returned = "Tensor[]" if _name == "in pieces" else "Tensor"
+    _op = torch.library.custom_op(
+        f"anyshape_ops::{_name.replace(' ', '_')}",
+        _by_rows,
+        mutates_args=(),
+        schema=f"(Tensor x) -> {_returned}",
+    )
+    _op.register_fake(
+        (lambda x: [torch.empty_like(x), torch.empty_like(x)])
+        if _name == "in pieces"
+        else torch.empty_like
+    )
+
+
+@pytest.mark.parametrize("backend", ["native", "eager"])
+@pytest.mark.parametrize("name", DTYPES)
+def test_dtypes_that_a_shape_function_does_not_state(name: str, backend: Any) -> None:
+    op = getattr(torch.ops.anyshape_ops, name.replace(" ", "_"))
+
+    def program(x):
+        made = op(x * 2)
+        each = made if isinstance(made, list) else [made]
+        return [(part * 3, part, part.dtype) for part in each]
+
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    with (
+        anyshape.config.patch(on_compile_error="warn"),
+        warnings.catch_warnings(record=True) as told,
+    ):
+        warnings.simplefilter("always")
+        for rows in (3, 4, 5, 7, 2):
+            x = torch.randn(rows, 6)
+            for found, expected in zip(compiled(x), program(x), strict=True):
+                torch.testing.assert_close(found[:2], expected[:2])
+                assert found[2:] == expected[2:]
     assert sum("AS304" in str(each.message) for each in told) == 1
 
 

@@ -7,6 +7,7 @@ answer after the change has to be the new one.
 from __future__ import annotations
 
 import enum
+import itertools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -214,6 +215,58 @@ def test_functions_with_a_state_are_left_to_python(kind: str) -> None:
     assert [int(compiled(x)[0]) for _ in range(4)] == list(range(first + 1, first + 5))
 
 
+_factor = 1.0
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("kind", ["a variable", "a global variable", "an attribute of its class"])
+def test_what_the_program_sets_before_such_a_function_reads_it(
+    kind: str, dynamic: bool | None
+) -> None:
+    outer = 1.0
+
+    class Reads(torch.autograd.Function):
+        factor = 1.0
+
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * Reads.factor
+
+    class ReadsVariable(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * outer
+
+    class ReadsGlobal(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor) -> Tensor:
+            return x * _factor
+
+    def program(x: Tensor, value: float) -> Any:
+        global _factor
+        nonlocal outer
+        if kind == "a variable":
+            outer = value
+            return ReadsVariable.apply(x)
+        if kind == "a global variable":
+            _factor = value
+            return ReadsGlobal.apply(x)
+        Reads.factor = value
+        return Reads.apply(x)
+
+    compiled = anyshape.compile(program, dynamic=dynamic)
+    for n, value in enumerate((0.5, 0.25, 2.0, 3.0, 1.0, 2.0)):
+        x = torch.randn(2 + n, 3)
+        torch.testing.assert_close(compiled(x, value), x * value)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool])
+def test_no_module_is_converted_to_integers(dtype: torch.dtype) -> None:
+    compiled = anyshape.compile(lambda x: nn.ReLU().to(dtype)(x))
+    with pytest.raises(TypeError, match="floating point"):
+        compiled(torch.ones(2))
+
+
 # -- numbers of numpy ------------------------------------------------------------------------------
 
 
@@ -271,6 +324,57 @@ def test_numbers_of_numpy_beside_tensors(
         assert torch.equal(found, expected)
 
 
+MADE_OF_NUMBERS: dict[str, Callable[[Tensor, Any], Any]] = {
+    "tensor": lambda x, number: torch.tensor(number),
+    "by name": lambda x, number: torch.tensor(data=[number]),
+    "nested": lambda x, number: torch.tensor([(number,), (1,)]),
+    "as_tensor": lambda x, number: torch.as_tensor([number, True]),
+    "asarray": lambda x, number: torch.asarray(number),
+    "with a dtype": lambda x, number: torch.tensor(number, dtype=torch.float16),
+    "new_tensor": lambda x, number: x.new_tensor([number]),
+    "full": lambda x, number: torch.full((2,), number),
+    "scalar_tensor": lambda x, number: torch.scalar_tensor(number),
+    "computed": lambda x, number: torch.tensor(np.sqrt(abs(number))) + x,
+    "beside": lambda x, number: x * number,
+    "compared": lambda x, number: x == number,
+    "where": lambda x, number: torch.where(x > 0, number, x),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_NUMBERS)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        np.float64,
+        np.float32,
+        np.float16,
+        np.int64,
+        np.int32,
+        np.int8,
+        np.uint8,
+        np.bool_,
+        np.uint64,
+    ],
+)
+def test_the_dtype_of_a_number_of_numpy_counts(name: str, kind: Any) -> None:
+    program = MADE_OF_NUMBERS[name]
+    compiled = anyshape.compile(program, dynamic=True)
+    numbers = [kind(1), kind(3), *([kind(2**63 + 5)] if kind is np.uint64 else [])]
+    for number, x in itertools.product(numbers, (torch.ones(2), torch.zeros(3))):
+        outcomes = []
+        for function in (program, compiled):
+            try:
+                outcomes.append(function(x, number))
+            except (RuntimeError, TypeError) as error:
+                outcomes.append(type(error))
+        expected, found = outcomes
+        assert type(found) is type(expected)
+        if isinstance(expected, Tensor):
+            torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        else:
+            np.testing.assert_array_equal(found, expected)
+
+
 def of_a_size(x: Tensor) -> Tensor:
     return x / np.sqrt(x.shape[0])
 
@@ -308,6 +412,29 @@ def looks_an_option_up(x: Tensor) -> Tensor:
 
 def test_enumerations() -> None:
     whole(looks_an_option_up)
+
+
+# -- arguments by name -----------------------------------------------------------------------------
+
+
+BY_NAME: dict[str, Callable[[Tensor], Any]] = {
+    "numel": lambda x: x * torch.numel(input=x),  # pyright: ignore[reportCallIssue] torch takes it
+    "size": lambda x: x * x.size(dim=0),
+    "stride": lambda x: x * (x.stride(dim=0) > 0),
+    "is_floating_point": lambda x: x * torch.is_floating_point(input=x),
+    "is_nonzero": lambda x: torch.is_nonzero(input=x.sum() * 0 + 1),
+    "equal": lambda x: x * torch.equal(input=x, other=x * 1),
+    "allclose": lambda x: x * torch.allclose(input=x, other=x + 1e-9, atol=1e-3),
+    "shape": lambda x: torch.zeros(size=x.size()) + torch.reshape(input=x, shape=x.shape),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_what_is_asked_by_name(name: str) -> None:
+    compiled = anyshape.compile(BY_NAME[name], dynamic=True)
+    for size in SIZES:
+        x = torch.randn(size, 4)
+        torch.testing.assert_close(compiled(x), BY_NAME[name](x))
 
 
 # -- order of tuples -------------------------------------------------------------------------------

@@ -85,3 +85,45 @@ def test_another_function_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(compiled(x), x + 1)
     monkeypatch.setitem(globals(), "halved", shifted)
     assert torch.equal(compiled(x), x + 2)
+
+
+@_script
+def asks(x: Tensor) -> Tensor:
+    if torch.jit.is_scripting():  # pyright: ignore[reportPrivateImportUsage] it is public
+        return x * 2
+    return x * 3
+
+
+@_script
+def asks_further(x: Tensor) -> Tensor:
+    return asks(x) + 1
+
+
+@_script
+def refuses(x: Tensor) -> Tensor:
+    if x.size(0) < 3:
+        raise ValueError("too few rows")
+    return x * 2
+
+
+@_script
+def asserts(x: Tensor) -> Tensor:
+    assert x.size(0) > 2, "too few rows"
+    return x * 2
+
+
+@pytest.mark.parametrize("function", [asks, asks_further, refuses, asserts])
+def test_what_means_something_else_in_python(function: Any) -> None:
+    def program(x: Tensor) -> Any:
+        try:
+            return function(x * 2) + 1
+        except torch.jit.Error as error:
+            return type(error)
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for n in (5, 2, 4, 1):
+        x = torch.randn(n, 3)
+        expected, found = program(x), compiled(x)
+        assert type(found) is type(expected)
+        if isinstance(expected, Tensor):
+            torch.testing.assert_close(found, expected)

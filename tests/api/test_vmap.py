@@ -169,3 +169,123 @@ def test_what_is_handed_out_is_as_torchs() -> None:
     made, _ = anyshape.compile(program)(torch.ones(2))
     assert made.__name__ == "program_inner"
     assert torch.equal(made(torch.ones(4, 2)), torch.full((4, 2), 3.0))
+
+
+# -- functions with effects: they happen once, whether they can be followed or not -----------------
+
+
+class _Counter:
+    count = 0
+
+
+_seen = 0
+
+
+def _effects(kind: str) -> Callable[[Tensor], Any]:
+    """A program whose mapped function has an effect, and then what cannot be followed."""
+    held: list[int] = []
+    counter, total, steps = _Counter(), torch.zeros(()), iter(range(100))
+    outer = 0
+
+    def effect(x: Tensor, inner: list[int], written: Tensor) -> Any:
+        global _seen
+        nonlocal outer
+        match kind:
+            case "a list from outside":
+                held.append(1)
+            case "an item":
+                held[:0] = [1]
+            case "a list":
+                inner.append(1)
+            case "more of a list":
+                inner += [1]
+            case "an attribute":
+                counter.count += 1
+            case "another attribute":
+                setattr(counter, "count", counter.count + 1)  # noqa: B010 it is tried
+            case "a global variable":
+                _seen += 1
+            case "a variable of a function":
+                outer += 1
+            case "an iterator":
+                inner.append(next(steps))
+            case "a step of an iterator":
+                inner += [each for _, each in zip(range(1), steps, strict=False)]
+            case "a tensor from outside":
+                total.add_(1)
+            case "a tensor":
+                written.mul_(2)
+            case "an argument":
+                x.mul_(2)
+            case "an argument, by an operator":
+                x *= 2
+            case _:
+                raise ValueError(kind)
+        return x
+
+    def program(x: Tensor) -> Any:
+        y, inner, written = x * 2, [0], torch.ones(())
+        count = 0
+
+        def mapped(n: Tensor) -> Tensor:
+            nonlocal count
+            count += 1
+            return effect(n, inner, written).reshape(1)
+
+        def plain(n: Tensor) -> Tensor:
+            return effect(n, inner, written) + 1
+
+        found = [torch.vmap(each)(y) for each in (mapped, plain)]
+        state = [*inner, *held, counter.count, _seen, outer, count]
+        return *found, y, written.clone(), total.clone(), torch.tensor(state)
+
+    return program
+
+
+EFFECTS = (
+    *("a list from outside", "an item", "a list", "more of a list", "an attribute"),
+    *("another attribute", "a global variable", "a variable of a function", "an iterator"),
+    *("a step of an iterator", "a tensor from outside", "a tensor", "an argument"),
+    *("an argument, by an operator",),
+)
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_effects_happen_once(kind: str, dynamic: bool | None) -> None:
+    global _seen
+    found: list[list[Any]] = []
+    for compiles in (False, True):
+        _seen, program = 0, _effects(kind)
+        called = anyshape.compile(program, dynamic=dynamic) if compiles else program
+        found.append([called(torch.arange(size) + 1.0) for size in (3, 4, 3, 6)])
+    for expected, got in zip(*found, strict=True):
+        for one, other in zip(expected, got, strict=True):
+            torch.testing.assert_close(other, one)
+
+
+def test_no_handler_of_a_mapped_function_sees_the_end_of_its_capture() -> None:
+    def program(x: Tensor) -> tuple[Tensor, list[str]]:
+        told: list[str] = []
+
+        def mapped(n: Tensor) -> Tensor:
+            try:
+                return n.sum() if n > 0 else n
+            except Exception as error:
+                told.append(type(error).__name__)
+                return n * 2
+            finally:
+                told.append("done")
+
+        try:
+            return torch.vmap(mapped)(x), told
+        except RuntimeError as error:
+            told.append(type(error).__name__)
+            return x, told
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (3, 4, 3):
+        x = torch.arange(size) + 1.0
+        (found, told), (expected, wanted) = compiled(x), program(x)
+        torch.testing.assert_close(found, expected)
+        assert told == wanted

@@ -18,6 +18,15 @@ class AbortCapture(Exception):
         self.question = question
 
 
+class TrialEnds(BaseException):
+    """Raised inside a part of the program that is tried: it runs again as it is, from its
+    beginning. No handler of the program is to see this."""
+
+    def __init__(self, left: AbortCapture) -> None:
+        super().__init__(left.reason)
+        self.left = left
+
+
 @dataclass(frozen=True, slots=True)
 class AbortReason:
     """Why a capture was given up."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.capture.abort import AbortCapture, AbortReason
+from anyshape.capture.abort import AbortCapture, AbortReason, TrialEnds
 from anyshape.capture.externals.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
 from anyshape.capture.externals.shared_containers import SharedContainers
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
@@ -89,6 +89,7 @@ class Tracer:
         self.given_sizes: dict[int, dict[int, Size]] = {}
         self.given_integers: dict[Path, Size] = {}
         self.recorder: Any = None
+        self._trials = 0
         #: above 0: what is asked about data is expected to stay as it is
         self._expecting = 0
         #: whether what is asked is asked by a check, which expects it to be so
@@ -121,12 +122,38 @@ class Tracer:
     ) -> None:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
+            if self._trials:
+                raise TrialEnds(AbortCapture(reason, *hints, question=question))
             frame = self.user_frame() if self.lent_frame is None else self.lent_frame[0]
             sites = sites_on_stack()
             self.left = AbortReason(reason, frame, hints, question, sites, is_error=is_error)
             self.active = False
             resume_collection()
             self._on_leave()
+
+    @property
+    def is_trial(self) -> bool:
+        return self._trials > 0
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """While a part of the program runs that runs once more if it cannot be followed: it may not
+        have effects, and ends where the capture would."""
+        self._trials += 1
+        try:
+            yield
+        except TrialEnds as ends:
+            left = ends.left
+        else:
+            return
+        finally:
+            self._trials -= 1
+        raise AbortCapture(left.reason, *left.hints, question=left.question)
+
+    def has_effect(self, what: str) -> None:
+        """Something is about to change that outlives the part of the program at hand."""
+        if self._trials:
+            raise AbortCapture(f"{what} in a function that is called for all positions at once")
 
     def forget(self) -> None:
         """Let go of the program's objects: to be called when nobody watches any more."""

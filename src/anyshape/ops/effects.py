@@ -180,7 +180,7 @@ def changes_argument(
 
 
 #: They begin as `__iadd__` does.
-_READING: Final = frozenset({"__invert__", "__index__", "__int__", "__iter__"})
+READING: Final = frozenset({"__invert__", "__index__", "__int__", "__iter__"})
 
 
 @functools.lru_cache(maxsize=4096)
@@ -190,7 +190,7 @@ def _changes(function: Callable[..., Any]) -> tuple[bool, bool]:
     name = _name_of(function)
     # By torch's rules for names: not every such function is an operator.
     named = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "__set"))
-    named = named and name not in _READING
+    named = named and name not in READING
     always = named or is_mutable(function) or (match is not None and match.in_place)
     return always, match is not None and "inplace" in signature_of(match.op).names
 

@@ -40,18 +40,26 @@ def check_dense(
 
 
 @check
-def check_sizes(result: Any, said: Any, name: str) -> None:
+def check_sizes(result: Any, said: Any, name: str, dtypes: Any = None) -> None:
     """Raise unless a result has the sizes that the shape function of that operator has stated: a
-    tuple for a tensor, a list for several results."""
+    tuple for a tensor, a list for several results; and the dtypes, in the same way."""
     found = _sizes(result)
     if found != said:
-        raise WrongShapeFunction(op=name, found=found, said=said)
+        raise WrongShapeFunction(op=name, found=f"shape {found}", said=f"shape {said}")
+    if dtypes is not None and (found := _dtypes(result)) != dtypes:
+        raise WrongShapeFunction(op=name, found=f"dtype {found}", said=f"dtype {dtypes}")
 
 
 def _sizes(result: Any) -> Any:
     if isinstance(result, tuple | list):
         return [_sizes(each) for each in result]
     return None if result is None else tuple(result.shape)
+
+
+def _dtypes(result: Any) -> Any:
+    if isinstance(result, tuple | list):
+        return [_dtypes(each) for each in result]
+    return None if result is None else result.dtype
 
 
 def is_dense(tensor: torch.Tensor, order: Sequence[int]) -> bool:

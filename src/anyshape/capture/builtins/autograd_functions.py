@@ -182,6 +182,8 @@ def _check_global(hooks: Hooks, function: types.FunctionType, name: str, seen: s
         if name not in _PURE_BUILTINS:
             raise AbortCapture(f"`{function.__qualname__}` calls `{name}`, which may have effects")
         return
+    if hooks.journal.is_written(globals_, name):
+        raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which the program has set")
     _check_value(hooks, function, name, globals_[name], path, seen)
 
 
@@ -194,6 +196,8 @@ def _check_closure(hooks: Hooks, function: types.FunctionType, seen: set[object]
             value = cell.cell_contents
         except ValueError:
             raise AbortCapture(f"`{function.__qualname__}` closes over an empty cell") from None
+        if hooks.journal.is_written(cell, "cell_contents"):
+            raise AbortCapture(f"`{function.__qualname__}` uses `{name}`, which was set")
         _check_value(hooks, function, name, value, closure.item(place).cell(), seen)
 
 

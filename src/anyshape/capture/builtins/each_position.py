@@ -40,7 +40,7 @@ def at_all_positions(
     what = f"`{name}` of {caller}"
     mapped = {recorder.node(each) for each in of_positions}
     try:
-        with recorder.shapes_hidden(mapped):
+        with hooks.tracer.trial(), recorder.shapes_hidden(mapped):
             stretch = Stretch(hooks, f"`{name}`", partial(hooks.call, function), given)
     except AbortCapture:
         raise

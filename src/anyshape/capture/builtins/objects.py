@@ -161,6 +161,8 @@ def _module_to(hooks: Hooks, module: torch.nn.Module, *args: object, **kwargs: o
     named = {key: hooks.specialized(x, "a module is moved there") for key, x in kwargs.items()}
     with torch._C.DisableTorchFunction():
         device, dtype, _, form = _PARSE_TO(*given, **named)
+    if dtype is not None and not dtype.is_floating_point:
+        raise AbortCapture("a module is converted to integers or complex numbers")  # or may warn
     each: Any
     for each in hooks.iterate(hooks.call(hooks.attribute(module, "modules"))):
         own = hooks.attributes.class_attribute(type(each), "_apply")

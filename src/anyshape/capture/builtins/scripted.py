@@ -3,6 +3,8 @@ what that compiler takes as it is."""
 
 from __future__ import annotations
 
+import dis
+import types
 from typing import Any, Final
 
 import torch
@@ -33,7 +35,31 @@ def python_of(function: Any, args: tuple[object, ...], kwargs: dict[str, object]
     given += [(by_name[name], value) for name, value in kwargs.items() if name in by_name]
     if len(given) != len(args) + len(kwargs) or not all(map(_fits, given)):
         raise AbortCapture(f"arguments that `{function.name}` converts, as it is scripted")
+    if not _means_the_same(behind, set()):
+        raise AbortCapture(f"`{function.name}` does something else where it is scripted")
     return behind
+
+
+def _means_the_same(function: types.FunctionType, seen: set[object]) -> bool:
+    """Whether Python code, and what it calls of the program, neither asks who runs it nor raises
+    errors: those of scripted code are all of one class."""
+    if function in seen or function.__module__.partition(".")[0] == "torch":
+        return True
+    seen.add(function)
+    code = function.__code__
+    if "is_scripting" in code.co_names:
+        return False
+    if any(each.opname in _RAISES for each in dis.get_instructions(code)):
+        return False
+    for name in code.co_names:
+        value = function.__globals__.get(name)
+        called = getattr(value, "_torchdynamo_inline", value)
+        if isinstance(called, types.FunctionType) and not _means_the_same(called, seen):
+            return False
+    return True
+
+
+_RAISES: Final = frozenset({"RAISE_VARARGS", "LOAD_ASSERTION_ERROR"})
 
 
 def _fits(given: tuple[Any, object]) -> bool:

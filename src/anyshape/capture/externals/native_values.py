@@ -90,12 +90,16 @@ def is_numpy_scalar(kind: type) -> bool:
     return "generic" in names and not names & {"void", "object_"}
 
 
+_LARGEST: Final = 2**63 - 1
+
+
 def as_torch_takes_it(value: Any) -> object:
-    """The number of Python that torch makes of a number of numpy; others as they are."""
+    """The number of Python that torch makes of a number of numpy; others as they are, and those
+    that torch leaves to numpy: they are beyond its integers."""
     if is_numpy_scalar(type(value)):
         if isinstance(value, float):
             return float(value)
-        if value.dtype.kind in "iu":
+        if value.dtype.kind in "iu" and value <= _LARGEST:
             return int(value)
     return value
 

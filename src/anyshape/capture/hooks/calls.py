@@ -32,6 +32,7 @@ from anyshape.capture.hooks import classes
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.capture.hooks.contexts import CONTEXT_CLASSES, takes_elements_by_tensors
+from anyshape.capture.hooks.effects_of_calls import check_call
 from anyshape.capture.hooks.lru_caches import Caches
 from anyshape.capture.hooks.partials import filled
 from anyshape.capture.hooks.watched_code import is_operation, may_be_watched
@@ -78,6 +79,8 @@ class Callables:
         tracer = self._tracer
         if tracer.active:
             try:
+                if tracer.is_trial:
+                    check_call(tracer, function, args)
                 handler = _BY_TYPE.get(type(function))
                 if handler is not None:
                     return handler(self, function, args, kwargs)

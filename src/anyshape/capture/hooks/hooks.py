@@ -125,6 +125,7 @@ class Hooks(OperatorHooks, ItemHooks):
     def store_global(self, frame: Any, name: str, value: object) -> object:
         globals_ = frame.globals
         try:
+            self.tracer.has_effect("a global variable is set")
             path = self.tracer.constant(globals_, "G")
             stored = self.outside.storable(value)
             self.journal.write(globals_, name, value)
@@ -139,6 +140,7 @@ class Hooks(OperatorHooks, ItemHooks):
     def store_free(self, frame: Any, name: str, value: object) -> object:
         cell = frame.cells[name]
         try:
+            self.tracer.has_effect("a variable of another function is set")
             stored = self.outside.storable(value)
             self.tracer.pin(frame.function)
             self.journal.write(cell, "cell_contents", value)
@@ -224,6 +226,7 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def set_attribute(self, obj: object, name: str, value: object) -> None:
         try:
+            self.tracer.has_effect("an attribute is set")
             if isinstance(obj, torch.Tensor):
                 if name == "grad" and self.grads is not None:
                     self.grads.set(obj, value)
@@ -239,6 +242,7 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def delete_attribute(self, obj: object, name: str) -> None:
         try:
+            self.tracer.has_effect("an attribute is deleted")
             self.attributes.delete(obj, name)
             return
         except AbortCapture as left:

@@ -124,6 +124,7 @@ class ItemHooks(HooksBase):
 
     def set_item(self, obj: Any, key: object, value: object) -> None:
         try:
+            self.tracer.has_effect("an item is set")
             if isinstance(obj, torch.Tensor):
                 self.recorder.run(
                     torch.Tensor.__setitem__, (obj, self.index(key), value), {}, operator.setitem
@@ -154,6 +155,7 @@ class ItemHooks(HooksBase):
 
     def delete_item(self, obj: Any, key: Any) -> None:
         try:
+            self.tracer.has_effect("an item is deleted")
             own = getattr(type(obj), "__delitem__", None)
             if isinstance(own, types.FunctionType):
                 self.call(own, obj, key)
@@ -190,6 +192,8 @@ class ItemHooks(HooksBase):
     def iterate(self, value: object) -> Any:
         kind = type(value)
         try:
+            if isinstance(value, Iterator):
+                self.tracer.has_effect("an iterator is advanced")
             path = self.tracer.path_of(value)
             if path is None:
                 if isinstance(value, SETS):

@@ -200,6 +200,7 @@ class OperatorHooks(HooksBase):
         if kind_a in ATOMS or kind_a in TRACED:
             return self.binary(name, a, b)
         try:
+            self.tracer.has_effect("an object is changed in place")
             if isinstance(a, torch.Tensor):
                 method = getattr(torch.Tensor, f"__i{name}__", None)
                 if method is None:

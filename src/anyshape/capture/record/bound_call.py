@@ -11,12 +11,13 @@ from typing import Any, Final
 import torch
 
 from anyshape.capture.abort import AbortCapture
-from anyshape.capture.externals.native_values import as_torch_takes_it
+from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy_scalar
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, compare, plain
 from anyshape.capture.numbers.traced_text import TracedText
 from anyshape.capture.value_kinds import ATOMS, is_plain_tensor
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Strided
+from anyshape.ops.meta_tensors import leaves, mapped_tree
 from anyshape.ops.op import OpKind
 from anyshape.ops.packed_weights import Packed, class_of, is_packed, takes_packed
 from anyshape.ops.table import lookup
@@ -43,6 +44,9 @@ _SHAPE_FREE_OF_FLOATS: Final = frozenset(
 _OTHERWISE_AT_ZERO: Final = frozenset(
     {torch.nn.functional.dropout, torch.nn.functional.scaled_dot_product_attention}
 )
+
+#: They take the dtype of their result from numbers: those of numpy have one of their own.
+_TYPED_BY_DATA: Final = frozenset({torch.tensor, torch.as_tensor, torch.asarray})
 
 _FLOAT: Final = (float, "float")
 
@@ -88,6 +92,8 @@ class CallForms:
             taken = _taken_as_floats(function)
             args = tuple(self._fixed(value, place in taken) for place, value in enumerate(args))
             kwargs = {name: self._fixed(value, name in taken) for name, value in kwargs.items()}
+        if function in _TYPED_BY_DATA and kwargs.get("dtype") is None:
+            kwargs = _with_dtype(function, args, kwargs)
         converted = [self._convert(value) for value in args]
         self.plain_args = tuple(item[0] for item in converted)
         self.node_args = tuple(item[1] for item in converted)
@@ -213,6 +219,16 @@ class CallForms:
             if type(size) is not int:
                 self.symbolic = True
                 self._sizes.append(size)
+
+
+def _with_dtype(
+    function: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+) -> dict[str, object]:
+    """With the dtype that numbers of numpy ask for, which are recorded as numbers of Python."""
+    if not any(is_numpy_scalar(type(each)) for each in leaves((args, kwargs))):
+        return kwargs
+    made = function(*mapped_tree(args, plain), **mapped_tree(kwargs, plain))
+    return {**kwargs, "dtype": made.dtype}
 
 
 def _free_of_floats(function: Callable[..., object]) -> bool:

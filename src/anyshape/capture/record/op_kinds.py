@@ -53,7 +53,8 @@ def may_write(function: Callable[..., object], kwargs: Mapping[str, object]) -> 
     """Whether it changes an argument, as far as can be told before it is called."""
     name = name_of(function)
     in_place = name.endswith("_") and not name.endswith("__")
-    if in_place or name.startswith("__i") or name == "__setitem__" or runs_python(function):
+    in_place |= name.startswith("__i") and name not in effects.READING
+    if in_place or name == "__setitem__" or runs_python(function):
         return True
     asked = kwargs.get("out") is not None or bool(kwargs.get("inplace"))
     return asked or effects.is_mutable(function) or effects.writes_untold(function)

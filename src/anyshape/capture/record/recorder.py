@@ -86,13 +86,25 @@ from anyshape.ops.shape_query import NeedKind as NeedKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import EVERYTHING, Expr, Size, as_symbol, eq, is_data_dependent
 
+_READS: Final = frozenset({*SHAPE_READS, *DATA_READS})
 _GET_ITEM: Final = torch.Tensor.__getitem__
+
+
+def _with_place(kwargs: dict[str, object]) -> tuple[tuple[object, ...], dict[str, object]]:
+    """Arguments of a read whose tensor was given by name."""
+    return (kwargs["input"],), {name: each for name, each in kwargs.items() if name != "input"}
 
 
 def _check_is_no_element(key: object) -> None:
     keys = key if isinstance(key, tuple | list) else [key]
     if not any(each is None or each is ... or isinstance(each, slice) for each in keys):
         raise AbortCapture("an element is taken in a mode that takes it by tensors")
+
+
+def _said_dtypes(value: Any) -> Any:
+    if isinstance(value, Meta):
+        return value.dtype
+    return None if value is None else list(map(_said_dtypes, value))
 
 
 class _Positions(NamedTuple):
@@ -232,7 +244,11 @@ class Recorder(Inputs):
     ) -> object:
         tracer = self.tracer
         try:
-            if function in SHAPE_READS:
+            if tracer.is_trial and (may_write(function, kwargs) or may_draw(function)):
+                tracer.has_effect(f"`{name_of(function)}` writes, or draws random numbers,")
+            if not args and "input" in kwargs and function in _READS:
+                args, kwargs = _with_place(kwargs)
+            if function in SHAPE_READS and args:
                 self.reads_shape(args[0])
             elif function is _GET_ITEM and self.elements_by_tensors and self._positions is None:
                 _check_is_no_element(args[1])
@@ -366,7 +382,8 @@ class Recorder(Inputs):
             check_results(self, value, result)
         elif lookup(function) is None and schema_of_extension(function) is not None:
             # Its shape function was compared with the operator at the sizes of this run only.
-            self.graph.call_function(check_sizes, (node, self._said_sizes(value), str(function)))
+            said = self._said_sizes(value), str(function), _said_dtypes(value)
+            self.graph.call_function(check_sizes, (node, *said))
         if made:
             self._name_sizes(made, result, value)
         if self.tracer.log is not None:
