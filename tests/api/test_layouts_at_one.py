@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 import anyshape
+from anyshape.events import kinds
+from anyshape.events.stream import stream
 
 Program = Callable[[Tensor, Tensor], Tensor]
 
@@ -89,3 +91,31 @@ def test_padding_to_a_multiple(order: tuple[int, ...]) -> None:
         assert torch.equal(want, got)
         pairs = zip(want.shape, want.stride(), got.stride(), strict=True)
         assert all(x == y for size, x, y in pairs if size > 1), (x.shape, x.stride())
+
+
+@pytest.mark.parametrize("narrowed", [None, 0, 1, 2])
+def test_padding_a_view_of_a_part(narrowed: int | None) -> None:
+    """A view says the stride of a batch of 1 by what lies inside of it, also where the tensor that
+    is viewed is part of another one: no rule is surprised by it."""
+
+    def padded(x: Tensor) -> Tensor:
+        y = x.transpose(1, 2)
+        if narrowed is not None:
+            y = y.narrow(narrowed, 0, y.shape[narrowed] // 2)
+        heads = y.view(*y.shape[:2], -1, 2)
+        return torch.nn.functional.pad(heads, (0, 0, 0, 0, 0, 3))
+
+    compiled = anyshape.compile(padded, dynamic=True)
+    defects: list[kinds.Event] = []
+    stop = stream.subscribe(defects.append, (kinds.Defect,))
+    try:
+        for batch, channels, length in itertools.product((4, 2, 1), (8, 16), (6, 2, 8)):
+            x = torch.randn(2 * batch if narrowed == 0 else batch, channels, length)
+            want, got = padded(x), compiled(x)
+            assert torch.equal(want, got)
+            pairs = zip(want.shape, want.stride(), got.stride(), strict=True)
+            assert all(x == y for size, x, y in pairs if size > 1), x.shape
+    finally:
+        stop()
+    assert not defects
+    assert not compiled.stats().eager_calls

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from math import gcd
 from typing import Final
 
 from anyshape.errors import Contradiction
-from anyshape.ops.meta import Dense, Meta, channels_last, contiguous, dense_strides
+from anyshape.ops.meta import Dense, Meta, contiguous, dense_strides
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import (
@@ -27,6 +28,7 @@ from anyshape.symbolic import (
     and_,
     eq,
     evaluate,
+    ge,
     ne,
     not_,
     or_,
@@ -70,7 +72,7 @@ def as_view(q: ShapeQuery, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size, .
     copied.
     """
     found = _viewed_or_copied(q, meta, shape)
-    return found if isinstance(found, Copy) else _with_batch(q, meta, shape, found)
+    return found if isinstance(found, Copy) else _with_ones(q, meta, shape, found)
 
 
 def _viewed_or_copied(
@@ -104,22 +106,32 @@ def must_view(q: ShapeQuery, meta: Meta, shape: tuple[Size, ...]) -> tuple[Size,
         raise q.fail(
             f"strides {meta.strides} of shape {meta.shape} do not allow a view of shape {shape}"
         )
-    return _with_batch(q, meta, shape, found)
+    return _with_ones(q, meta, shape, found)
 
 
-def _with_batch(
+def _with_ones(
     q: ShapeQuery, meta: Meta, shape: tuple[Size, ...], strides: tuple[Size, ...]
 ) -> tuple[Size, ...]:
-    """The strides where the batch may be 1: its stride is then that of what lies inside of it, by
-    which torch does not take the view for channels-last any more."""
-    batch = shape[0] if len(shape) in (4, 5) else 1
-    if type(batch) is int or meta.shape == shape:
+    """The strides where sizes may be 1: the stride of such a dimension is then that of what lies
+    inside of it, by which torch does not take the view for channels-last any more."""
+    if len(shape) not in (4, 5) or meta.shape == shape:
         return strides
-    if strides != dense_strides(shape, channels_last(len(shape)).order):
+    if not _looks_channels_last(q, shape, strides):
         return strides
-    if q.decide(ne(batch, 1), "a batch of 1 leaves open whether a view is channels-last"):
+    why = "a size of 1 leaves open whether a view is channels-last"
+    decided = tuple(
+        1 if type(size) is not int and not q.decide(ne(size, 1), why) else size for size in shape
+    )
+    if decided == shape:
         return strides
-    return _laid_on(q, _joined(q, Steps(meta.shape, meta.strides)), shape) or strides
+    return _laid_on(q, _joined(q, Steps(meta.shape, meta.strides)), decided) or strides
+
+
+def _looks_channels_last(q: ShapeQuery, shape: tuple[Size, ...], strides: tuple[Size, ...]) -> bool:
+    """Whether all dimensions but the batch lie as in a channels-last tensor, be it with gaps."""
+    inside = (1, *range(len(shape) - 1, 1, -1))
+    steps = pairwise(inside)
+    return all(q.known(ge(strides[b], strides[a] * shape[a])) for a, b in steps)
 
 
 @lru_cache(maxsize=4096)

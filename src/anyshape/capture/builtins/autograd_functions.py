@@ -1,20 +1,24 @@
-"""Functions with a gradient of their own: calls that the graph makes again, as they are.
+"""Functions with a gradient of their own.
 
-Their Python code runs in every run. So it must be a function of its arguments: it takes tensors and
-numbers, reads nothing of the program but modules, functions and constants, and writes nothing.
+Where no gradients are taken, `apply` is `forward`, which is captured as any other code. Elsewhere
+the graph makes the call again, as it is: its Python code runs in every run. So it must be a
+function of its arguments: it takes tensors and numbers, reads nothing of the program but modules,
+functions and constants, and writes nothing.
 """
 
 from __future__ import annotations
 
 import dis
+import inspect
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
 import torch
 from torch._library.custom_ops import CustomOpDef
+from torch.autograd.function import FunctionCtx
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
@@ -37,6 +41,8 @@ _CELL_WRITES: Final = frozenset({"STORE_DEREF", "DELETE_DEREF"})
 def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> object:
     if kwargs:
         raise AbortCapture(f"`{function.__name__}.apply` takes {', '.join(kwargs)} by name")
+    if _is_forward_alone(function):
+        return _forward(hooks, function, args)
     given = [_argument(hooks, function, value) for value in args]
     shapes = tuple(place for place, value in enumerate(given) if type(value) is torch.Size)
     code = tuple((place, value) for place, value in enumerate(given) if isinstance(value, CODE))
@@ -57,6 +63,53 @@ def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> obje
         with torch._C.DisableTorchFunction():
             hooks.recorder.changes.wrote(_tensors_in(given))
     return result
+
+
+def _is_forward_alone(function: Any) -> bool:
+    """Whether a call does no more than `forward` does: nobody asks for gradients, and nothing is
+    written to arguments, of which autograd would have to know."""
+    forward = getattr(function, "forward", None)
+    if torch.is_grad_enabled() or not isinstance(forward, types.FunctionType):
+        return False
+    if _is_of_torch(forward) or torch._C._are_functorch_transforms_active():
+        return False
+    if isinstance(inspect.getattr_static(function, "forward"), classmethod):
+        return False
+    plain = inspect.unwrap(forward)
+    return not any("mark_dirty" in code.co_names for code in all_code(plain.__code__))
+
+
+def _forward(hooks: Hooks, function: Any, args: tuple[object, ...]) -> object:
+    """A call without gradients. What is kept for the backward is kept by nobody."""
+    context: Any = hooks.call(FunctionCtx)
+    wanted = (isinstance(value, torch.Tensor) and value.requires_grad for value in args)
+    hooks.set_attribute(context, "needs_input_grad", tuple(wanted))
+    separate = hooks.attribute(function, "setup_context")
+    forward = hooks.attribute(function, "forward")
+    if separate is torch.autograd.Function.setup_context:
+        result = hooks.call(forward, context, *args)
+    else:
+        result = hooks.call(forward, *args)
+        hooks.call(separate, context, args, result)
+    dirty = getattr(context, "dirty_tensors", None) or ()
+    given = {id(value): value for value in args if isinstance(value, torch.Tensor)}
+    for value in dirty:
+        given.pop(id(value), None)
+    if type(result) is tuple:
+        return tuple(_handed_back(hooks, value, given) for value in result)
+    return _handed_back(hooks, result, given)
+
+
+def _handed_back(hooks: Hooks, value: object, given: Mapping[int, object]) -> object:
+    """A result as autograd hands it back: no longer with a gradient, and another tensor than an
+    argument that was not written to."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.requires_grad and id(value) in given:
+        return hooks.call(torch.Tensor.detach, value)
+    if value.requires_grad and not value._is_view():
+        return hooks.call(torch.Tensor.detach_, value)
+    return hooks.call(torch.Tensor.view_as, value, value) if id(value) in given else value
 
 
 #: Among what was seen of code: it launches a kernel.

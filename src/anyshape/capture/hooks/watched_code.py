@@ -35,6 +35,7 @@ _TORCH_WATCHED: Final = (
     "nn/parallel/",
     "nn/utils/",
     "optim/",
+    "autograd/function.py",
     "amp/autocast_mode.py",
     "amp/grad_scaler.py",
     "distributed/algorithms/",
