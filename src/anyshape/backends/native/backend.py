@@ -67,6 +67,7 @@ from anyshape.ops.node_meta import (
 )
 from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.errors import NativeUnavailable
+from anyshape.support.error_notes import with_notes
 from anyshape.support.lazy_dataclass import dataclass, field, replace
 from anyshape.support.user_warning import warn_user
 
@@ -108,7 +109,7 @@ def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[
     try:
         _failed(graph, error, args)
     except Exception as same:
-        raise InternalError(stage="backend", detail=repr(same)) from same
+        raise InternalError(stage="backend", detail=with_notes(same)) from same
 
 
 def _failed_with_list(graph: torch.fx.GraphModule, error: Exception, args: Sequence[Any]) -> None:
@@ -476,7 +477,7 @@ def _report_once(text: str) -> None:
 def _report_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exception) -> None:
     path = write_reproduction(graph, examples, error)
     where = "" if path is None else f"; {path} shows it"
-    text = f"native code failed, the graph runs eagerly: {error!r}{where}"
+    text = f"native code failed, the graph runs eagerly: {with_notes(error)}{where}"
     graph.meta[REPORT] = NativeReport(whole=text)
     stream.emit(kinds.Defect("native", text, compile_id=graph.meta.get(COMPILE_ID, "")))
 
