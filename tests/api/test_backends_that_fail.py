@@ -24,8 +24,13 @@ BACKENDS: dict[str, tuple[Any, str]] = {
     "nothing": (lambda graph, examples: None, "the backend returned a NoneType, not a function"),
     "a number": (lambda graph, examples: 3, "the backend returned a int, not a function"),
     "at run time": (_raises, "KeyError('no such kernel')"),
-    "no results": (lambda graph, examples: lambda *args: None, "a graph of "),
-    "too many": (lambda graph, examples: lambda *args: (args[0], args[0]), "a graph of "),
+    "no results": (
+        lambda graph, examples: lambda *args: None,
+        "returned <class 'NoneType'>, not ",
+    ),
+    "too many": (lambda graph, examples: lambda *args: (args[0], args[0]), "returned 2 results, "),
+    # Where it has one row, that could be unpacked as the one result.
+    "a tensor": (lambda graph, examples: lambda *args: graph(*args)[0], "'torch.Tensor'>, not "),
 }
 
 
@@ -43,11 +48,39 @@ def test_it_is_told_once(name: str) -> None:
     ):
         warnings.simplefilter("always")
         for size in (3, 3, 5, 1, 0):
-            x = torch.randn(size)
+            x = torch.randn(size, 2)
             assert torch.equal(compiled(x), program(x))
     (only,) = [str(each.message) for each in told]
     assert said in only
     assert compiled.stats().eager_calls >= 4
+
+
+def test_rows_of_a_tensor_are_no_results() -> None:
+    """There are as many of them as results: unpacking would not tell the difference."""
+
+    def two(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.sin() * 2, x.cos() + 1
+
+    def stacking(graph: Any, examples: Any) -> Any:
+        return lambda *args: torch.stack(graph(*args))
+
+    compiled = anyshape.compile(two, backend=stacking, dynamic=True)
+    with anyshape.config.patch(on_compile_error="raise"):
+        _ = compiled(torch.randn(3))
+        with pytest.raises(anyshape.errors.BackendFailed, match="not a tuple of 2"):
+            _ = compiled(torch.randn(3))
+
+
+@pytest.mark.parametrize("results", [tuple, list])
+def test_tuples_and_lists_will_do(results: Any) -> None:
+    def backend(graph: Any, examples: Any) -> Any:
+        return lambda *args: results(graph(*args))
+
+    compiled = anyshape.compile(program, backend=backend, dynamic=True)
+    for rows in (3, 1, 5):
+        x = torch.randn(rows, 2)
+        assert torch.equal(compiled(x), program(x))
+    assert compiled.stats().eager_calls == 0
 
 
 @pytest.mark.parametrize("name", BACKENDS)

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from anyshape.loops.expr import FLOAT8, FLOATS
 from anyshape.loops.operations import FUNCTIONS, OF_TWO
+from anyshape.loops.operations import OPERATIONS as NAMES
 
 Kind = Literal["float", "int", "any", "bool", "stored"]
 
@@ -47,11 +48,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     ]
 }
 
+assert OPERATIONS.keys() == NAMES
+
 
 def kind_of(dtype: str) -> Kind:
     if dtype in FLOAT8:
         return "stored"
     return "float" if dtype in FLOATS else "bool" if dtype == "b1" else "int"
-
-
-FOLDS: Final = frozenset(["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"])

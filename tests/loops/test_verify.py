@@ -16,9 +16,11 @@ from anyshape.loops.expr import (
     load,
     operation,
     position,
+    reduce,
     row,
 )
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import as_symbol, symbol
 from tests.codegen.random_kernels import MAKERS
 from tests.loops.verify import problems
@@ -63,7 +65,7 @@ def test_dtypes() -> None:
     assert "does not take i32" in found(pointwise(operation("exp", x("i32"), dtype="i32")))
     assert "is of b1, not f32" in found(pointwise(operation("lt", x(), x(), dtype="f32")))
     assert "takes 2 arguments" in found(pointwise(operation("add", x(), dtype="f32")))
-    assert "is no operation" in found(pointwise(operation("frobnicate", x(), dtype="f32")))
+    assert "is no operation" in found(pointwise(replace(x(), op="frobnicate")))
     assert "masked by f32" in found(pointwise(load("k0", AT, "f32", x(), x())))
     assert "where asks f32" in found(pointwise(operation("where", x(), x(), x(), dtype="f32")))
     both = kernel(Stage((), (Store("k0", AT, operation("cast", x(), dtype="f64")),)))
@@ -108,3 +110,11 @@ def test_rounds_that_meet() -> None:
     same = Stage((), (Store("k1", 0, x()),))
     assert "rounds of i0 all store to k1[0]" in found(kernel(same))
     assert found(kernel(same, ordered=True)) == ""
+
+
+def test_what_is_no_operation_is_told_where_it_is_made() -> None:
+    x = constant(1.0, "f32")
+    with pytest.raises(ValueError, match="no operation `plus`"):
+        operation("plus", x, x, dtype="f32")
+    with pytest.raises(ValueError, match="no reduction `maximum`"):
+        reduce("maximum", (), x, "f32")

@@ -10,9 +10,10 @@ from typing import Final
 
 from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Fold, Kernel, Scan, Stage, Store
+from anyshape.loops.operations import FOLDS
 from anyshape.symbolic import Size, Symbol, to_text
 from anyshape.symbolic.expr import symbols_of
-from tests.loops.operations import FOLDS, OPERATIONS, kind_of
+from tests.loops.operations import OPERATIONS, kind_of
 
 _LEAVES: Final = {"index": "i64", "number": "f64", "constant": None, "row": None, "load": None}
 _SCANS: Final = FOLDS - {"argmax", "argmin"}

@@ -258,6 +258,21 @@ PROGRAMS: dict[str, Function] = {
     "on a diagonal": lambda x: (
         x.diag_embed() * 2 + V.diag() + x.diag_embed().diagonal(0, -2, -1)[0]
     ),
+    "a position written": lambda x: (
+        x.select_scatter(x[:, 0] * V[0], 1, -1) * 2
+        + torch.select_scatter(V * 2, x[:, 1].sum(), 0, 3)
+    ),
+    "a slice written": lambda x: (
+        x.slice_scatter(x[:, 1:4] * 2, 1, 2, 5) * V + x.slice_scatter(x[:, ::2].sin(), 1, step=2)
+    ),
+    "nothing written": lambda x: x.slice_scatter(x[:, :0] * 2, 1, 0, 0, 2) * V,
+    "every other row written": lambda x: x.slice_scatter(x[::2] * 2, 0, 0, step=2) * V,
+    "rows written": lambda x: (
+        x.slice_scatter(x[1:] * 2, 0, end=-1) * V + x.slice_scatter(x * 2).t().sum()
+    ),
+    "a diagonal written": lambda x: (
+        W.diagonal_scatter(x.sum(0)) + (W.sin().diagonal_scatter(x.sum(0)[1:], 1) * 2)
+    ),
     "windows": lambda x: x.unfold(1, 3, 2) * 2,
     "columns of images": lambda x: F.unfold(_image(x), 2, padding=1) * 2,
     "images of columns": lambda x: F.fold(x.view(-1, 6, 1).repeat(1, 2, 2) * 1, (2, 2), (2, 1)) * 2,

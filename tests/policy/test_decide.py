@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anyshape.config import Config
+from anyshape.policy import decide
 from anyshape.policy.decide import (
     Choice,
     Decision,
@@ -320,3 +321,13 @@ def test_every_decision_has_a_reason_and_its_value_in_range():
         decision = size(value, source, seen=seen, dynamic=dynamic, specialize_zero_one=zero_one)
         assert decision.reason
         assert decision.choice is STATIC or decision.range.contains(value)
+
+
+@pytest.mark.parametrize("given", ["dynamic", True, Choice.DYNAMIC])
+def test_a_rule_that_gives_something_else(given: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_mine(question: decide.Question) -> Any:
+        return given
+
+    monkeypatch.setattr(decide, "SIZE_RULES", (of_mine, *decide.SIZE_RULES))
+    with pytest.raises(TypeError, match=r"of_mine.* not a Decision or None"):
+        decide_sizes("L['x']", (3,), Source(), Evidence(), settings(), None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final, Literal, TypedDict, cast, get_args
 
-from anyshape.backends import BACKENDS, MODES_OF_NATIVE, with_code
+from anyshape.backends import BACKENDS, MODES_OF_NATIVE, with_checks
 from anyshape.config import config
 from anyshape.dispatch.entry import Backend
 from anyshape.errors import BadOption
@@ -48,7 +48,7 @@ class CompileOptions(TypedDict, total=False):
 def backend_of(backend: str | Backend, mode: object = None, options: object = None) -> Backend:
     """The backend that is meant; a function is one."""
     if callable(backend):
-        return with_code(backend)
+        return with_checks(backend)
     if backend in BACKENDS:
         asked = asks_for_graphs(mode, options), asks_for_tuning(mode, options)
         own = MODES_OF_NATIVE.get(asked) if backend == "native" else None
@@ -60,7 +60,7 @@ def backend_of(backend: str | Backend, mode: object = None, options: object = No
             )
         return backend_of("native", mode, options)
     if (found := installed_backend(backend)) is not None:
-        return with_code(found)
+        return with_checks(found)
     accepted = '"native", "eager", a callable(graph_module, example_inputs)'
     accepted += ", or the name of a backend that an installed package has registered with torch"
     if backend in EAGER_OF_TORCH:

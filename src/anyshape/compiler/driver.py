@@ -53,6 +53,7 @@ from anyshape.explain.blame import check_marks
 from anyshape.ops.origins import is_of_package
 from anyshape.runtime.waits import telling_waits
 from anyshape.support.collection import no_collection
+from anyshape.support.error_notes import with_notes
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.support.user_warning import warn_user
 
@@ -352,12 +353,12 @@ class FunctionCompiler(CompiledFunction):
     def _backend_failed(self, error: Exception) -> None:
         if config.on_compile_error == "raise":
             if is_of_package(self.options.backend):
-                raise InternalError(stage="backend", detail=repr(error)) from error
-            raise BackendFailed(function=self.target.name, detail=repr(error)) from error
+                raise InternalError(stage="backend", detail=with_notes(error)) from error
+            raise BackendFailed(function=self.target.name, detail=with_notes(error)) from error
         warn_user(
-            f"the backend failed on {self.target.name}, which runs eagerly: {error!r}",
+            f"the backend failed on {self.target.name}, which runs eagerly: {with_notes(error)}",
         )
-        self.stop_compiling(AbortReason(f"the backend failed: {error!r}", None))
+        self.stop_compiling(AbortReason(f"the backend failed: {with_notes(error)}", None))
 
     def _finished(
         self,

@@ -60,6 +60,7 @@ from anyshape.ops.op import GRADIENT
 from anyshape.ops.runtime_checks import CHECKS
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import lookup
+from anyshape.support.error_notes import noting
 from anyshape.symbolic import Expr, Symbol
 from anyshape.symbolic.expr import of_atom
 
@@ -310,7 +311,8 @@ class _Backward(TermGraph):
             "function": entry.op.name,
         }
         found: list[tuple[torch.fx.Node, Term]] = []
-        given = row(grad, **taken_by(row, {**metas, **arguments}))
+        with noting(f"in the gradient row of `{entry.op.name}`"):
+            given = row(grad, **taken_by(row, {**metas, **arguments}))
         if not isinstance(given, dict) or not given.keys() <= arguments.keys():
             wanted = f"gradients by the names of arguments ({', '.join(arguments)})"
             raise TypeError(f"the gradient row of `{entry.op.name}` gave {given!r}, not {wanted}")

@@ -49,6 +49,7 @@ from anyshape.ops.node_meta import ARGUMENT, CALL, LAYOUT, RESULT, SYMBOL, VERSI
 from anyshape.ops.op import MOVES, NATIVE, VIEWS, VIEWS_OF_EACH, WRITES, Op, OpKind
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import OpMatch, lookup
+from anyshape.support.error_notes import noting
 from anyshape.symbolic import Expr, Symbol, product
 from anyshape.symbolic.expr import atoms_in, bare_symbol, of_atom, operands_of
 
@@ -199,7 +200,8 @@ class Lowering(Settling):
             args = args[:1]
         name = entry.op.name if entry is not None else _name_of(call.function)
         try:
-            self._env[node] = self._by_row(entry, args, kwargs)
+            with noting(f"in the native code of `{name}`"):
+                self._env[node] = self._by_row(entry, args, kwargs)
             self.native[name] = self.native.get(name, 0) + 1
         except NotLowered as why:
             self.called.setdefault(name, str(why))
@@ -289,6 +291,10 @@ class Lowering(Settling):
         if isinstance(made, TensorView):
             return made
         if isinstance(made, Value):
+            if not isinstance(meta, Meta):
+                raise TypeError(
+                    "a row of native code gave one Value, where there are several results"
+                )
             self._agrees(made, meta)
             stored = self.stored_as(meta, place)
             if made.memory is not None and not self.has_layout(made.memory, stored):

@@ -16,6 +16,7 @@ from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED
 from anyshape.ops.op import PARTS
 from anyshape.ops.signature import taken_by
 from anyshape.ops.table import lookup
+from anyshape.support.error_notes import noting
 from anyshape.symbolic import Expr
 
 Mapped = dict[torch.fx.Node, torch.fx.Node]
@@ -53,7 +54,8 @@ def as_parts(
         if bound.in_place or bound.out is not None:
             return None
         known = {"function": entry.op.name, **bound.arguments}
-        made = formula(terms, **taken_by(formula, known))
+        with noting(f"in the parts of `{entry.op.name}`"):
+            made = formula(terms, **taken_by(formula, known))
     except (NoGradient, Unbound):
         terms.erase_behind(last)
         return None

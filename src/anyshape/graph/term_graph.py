@@ -57,8 +57,11 @@ class TermGraph:
             found = infer(self.facts, function, metas, named)
         except AnyshapeError as error:
             raise NoGradient(str(error)) from None
-        if found.needs or found.unbacked:
-            raise NoGradient("it depends on sizes that are not known to differ")
+        if found.needs:
+            name = getattr(function, "__name__", function)
+            raise NoGradient(f"of its gradient, `{name}` relies on more: {found.needs[0].reason}")
+        if found.unbacked:
+            raise NoGradient("sizes of its gradient depend on data")
         node = self._graph.create_node("call_function", function, *self._operands(args, kwargs))
         node.meta[CALL] = RecordedCall(function, tuple(metas), named)
         value = node.meta[RESULT] = self.without_grad(found.value)

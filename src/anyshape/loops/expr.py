@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Literal, get_args
 
+from anyshape.loops.operations import FOLDS, OPERATIONS
 from anyshape.support.lazy_dataclass import dataclass, field
 from anyshape.symbolic import Expr, Size, Symbol, as_symbol, symbol
 from anyshape.symbolic.expr import symbols_of
@@ -179,11 +180,15 @@ def load(
 
 
 def operation(name: str, *args: Scalar, dtype: Dtype) -> Scalar:
+    if name not in OPERATIONS:
+        raise ValueError(f"there is no operation `{name}`: loops/operations.py lists them")
     return _make(name, args, dtype)
 
 
 def reduce(fold: str, axes: tuple[Axis, ...], body: Scalar, dtype: Dtype) -> Scalar:
     """The fold of `body` over `axes`, which are bound by it."""
+    if fold not in FOLDS:
+        raise ValueError(f"there is no reduction `{fold}`: loops/operations.py lists them")
     key = (fold, tuple((axis.symbol, axis.extent) for axis in axes))
     found = _make("reduce", (body,), dtype, (fold, axes), key)
     extents = _NOTHING.union(*(symbols_of(axis.extent) for axis in axes))

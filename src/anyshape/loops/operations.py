@@ -33,6 +33,13 @@ _OF_ONE: Final = (
     " atanh sigmoid erf erfc erfinv rsqrt silu gelu gelu_tanh"
 )
 FUNCTIONS: Final = OF_TWO.union(_OF_ONE.split())
+_ARITHMETIC: Final = (
+    "add sub mul div neg abs sign minimum maximum fmin fmax floor ceil trunc round sqrt copysign"
+    " truncdiv truncmod floordiv floormod and or xor not shl shr eq ne lt le gt ge isnan isinf"
+    " isfinite signbit where cast"
+)
+OPERATIONS: Final = FUNCTIONS.union(_ARITHMETIC.split())
+FOLDS: Final = frozenset(["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"])
 #: Functions of f64 that the C library computes, and functions without code for f64.
 OF_THE_C_LIBRARY: Final = frozenset(["sin", "cos", "tan"])
 ONLY_F32: Final = frozenset(["asinh", "acosh", "erfinv"])

@@ -142,7 +142,7 @@ class Settings(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
     """One dimension, or one integer (`dim` is None)."""
 
     name: str
@@ -163,14 +163,14 @@ class _Question:
         return observation.integer if self.dim is None else observation.size(self.dim)
 
 
-_Rule = Callable[[_Question], Decision | None]
+Rule = Callable[[Question], Decision | None]
 
 
 def _static(reason: str) -> Decision:
     return Decision(Choice.STATIC, reason)
 
 
-def _dynamic(question: _Question, reason: str) -> Decision:
+def _dynamic(question: Question, reason: str) -> Decision:
     """An integer may be anything, a size is not negative."""
     return Decision(Choice.DYNAMIC, reason, EVERYTHING if question.dim is None else NATURAL)
 
@@ -178,13 +178,13 @@ def _dynamic(question: _Question, reason: str) -> Decision:
 # -- rows: an opinion, or None ----------------------------------------------------------------
 
 
-def _listed(question: _Question) -> Decision | None:
+def _listed(question: Question) -> Decision | None:
     if names_source(question.settings.dynamic_sources, question.name, question.dim):
         return _dynamic(question, "config.dynamic_sources names it")
     return None
 
 
-def _forced_tensor(question: _Question) -> Decision | None:
+def _forced_tensor(question: Question) -> Decision | None:
     settings, source = question.settings, question.source
     if source.is_parameter and settings.force_parameter_static_shapes:
         return _forced(question, "a parameter", "force_parameter_static_shapes")
@@ -193,7 +193,7 @@ def _forced_tensor(question: _Question) -> Decision | None:
     return None
 
 
-def _forced_int(question: _Question) -> Decision | None:
+def _forced_int(question: Question) -> Decision | None:
     settings = question.settings
     if settings.specialize_int:
         return _forced(question, "an integer", "specialize_int")
@@ -202,7 +202,7 @@ def _forced_int(question: _Question) -> Decision | None:
     return None
 
 
-def _forced(question: _Question, what: str, flag: str, state: str = "on") -> Decision:
+def _forced(question: Question, what: str, flag: str, state: str = "on") -> Decision:
     decision = _static(f"it is {what}, and config.{flag} is {state}")
     mark = question.mark
     if mark is None or mark.kind is MarkKind.STATIC:
@@ -210,7 +210,7 @@ def _forced(question: _Question, what: str, flag: str, state: str = "on") -> Dec
     return replace(decision, ignored=f"{mark.name}: config.{flag} is {state}")
 
 
-def _marked(question: _Question) -> Decision | None:
+def _marked(question: Question) -> Decision | None:
     mark = question.mark
     if mark is None:
         return None
@@ -232,7 +232,7 @@ def _marked(question: _Question) -> Decision | None:
     return Decision(choice, reason, declared, required=required, by=mark.by)
 
 
-def _argument(question: _Question) -> Decision | None:
+def _argument(question: Question) -> Decision | None:
     if question.dynamic is None:
         return None
     if question.dynamic:
@@ -244,8 +244,8 @@ def _observed(
     what: str,
     select: Callable[[Evidence], Observation | None],
     details: Callable[[Evidence], str] = lambda evidence: "",
-) -> _Rule:
-    def rule(question: _Question) -> Decision | None:
+) -> Rule:
+    def rule(question: Question) -> Decision | None:
         if not question.settings.automatic_dynamic:
             return None
         observation = select(question.evidence)
@@ -264,7 +264,7 @@ def _observed(
     return rule
 
 
-def _all_sizes(question: _Question) -> Decision | None:
+def _all_sizes(question: Question) -> Decision | None:
     """Nobody has to wait until each size was seen to change in its turn."""
     if question.settings.automatic_dynamic == "all" and question.evidence.is_again:
         reason = "the function is recompiled, and config.automatic_dynamic is 'all'"
@@ -272,7 +272,7 @@ def _all_sizes(question: _Question) -> Decision | None:
     return None
 
 
-def _by_default(question: _Question) -> Decision:
+def _by_default(question: Question) -> Decision:
     if question.settings.assume_static_by_default:
         return _static("nothing says that it changes")
     return _dynamic(question, "config.assume_static_by_default is off")
@@ -283,14 +283,14 @@ _EVIDENCE: Final = (
     _observed("the other ranks have it", lambda e: e.ranks, lambda e: e.told),
     _observed("it was seen", lambda evidence: evidence.seen),
 )
-SIZE_RULES: Final[tuple[_Rule, ...]] = (
+SIZE_RULES: Final[tuple[Rule, ...]] = (
     *(_listed, _forced_tensor, _marked, _argument),
     *(*_EVIDENCE, _all_sizes),
 )
-INT_RULES: Final[tuple[_Rule, ...]] = (_listed, _forced_int, _marked, _argument, *_EVIDENCE)
+INT_RULES: Final[tuple[Rule, ...]] = (_listed, _forced_int, _marked, _argument, *_EVIDENCE)
 
 
-_BY: Final[dict[_Rule, By]] = {
+_BY: Final[dict[Rule, By]] = {
     _listed: By.LIST,
     _forced_tensor: By.FLAG,
     _forced_int: By.FLAG,
@@ -300,10 +300,12 @@ _BY: Final[dict[_Rule, By]] = {
 }
 
 
-def _decide(question: _Question, rules: tuple[_Rule, ...]) -> Decision:
+def _decide(question: Question, rules: tuple[Rule, ...]) -> Decision:
     for rule in rules:
         decision = rule(question)
         if decision is not None:
+            if type(decision) is not Decision:  # rules of others are not type-checked
+                raise TypeError(f"the rule {rule!r} gave {decision!r}, not a Decision or None")
             # A mark says itself whose it is.
             decision = replace(decision, by=_BY.get(rule, decision.by))
             break
@@ -314,7 +316,7 @@ def _decide(question: _Question, rules: tuple[_Rule, ...]) -> Decision:
     return decision
 
 
-def _without_zero_and_one(question: _Question, decision: Decision) -> Decision:
+def _without_zero_and_one(question: Question, decision: Decision) -> Decision:
     """As PyTorch has it: 0 and 1 are programs of their own, and other sizes are at least 2. For an
     integer only its own value counts: it may be negative."""
     if question.value in (0, 1):
@@ -342,7 +344,7 @@ def decide_sizes(
     """One decision for each dimension of the tensor at `name`; `dynamic` is what `compile` got."""
     now = of_sizes(sizes)
     return tuple(
-        _decide(_Question(name, dim, size, now, source, evidence, settings, dynamic), SIZE_RULES)
+        _decide(Question(name, dim, size, now, source, evidence, settings, dynamic), SIZE_RULES)
         for dim, size in enumerate(sizes)
     )
 
@@ -358,7 +360,7 @@ def decide_int(
     """The decision for an integer input."""
     if isinstance(value, bool):
         return _static("it is a bool, and each value is compiled for")
-    question = _Question(name, None, value, of_int(value), source, evidence, settings, dynamic)
+    question = Question(name, None, value, of_int(value), source, evidence, settings, dynamic)
     return _decide(question, INT_RULES)
 
 

@@ -7,14 +7,12 @@ an event that says why. The graph carries a report of it (`REPORT`), which `expl
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import partial
-from itertools import chain
 from operator import setitem
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -29,6 +27,7 @@ from anyshape.backends.native.build import (
 )
 from anyshape.backends.native.no_autocast import is_any_autocast, without_autocast
 from anyshape.backends.native.python_host import python_host
+from anyshape.backends.native.report import NativeReport, StagedReport, TrainingReport
 from anyshape.backends.native.small_graphs import least_elements
 from anyshape.backends.native.training import Backward, in_stages, or_as_it_is, trained
 from anyshape.backends.native.variant import Variant
@@ -67,7 +66,8 @@ from anyshape.ops.node_meta import (
 )
 from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.errors import NativeUnavailable
-from anyshape.support.lazy_dataclass import dataclass, field, replace
+from anyshape.support.error_notes import with_notes
+from anyshape.support.lazy_dataclass import replace
 from anyshape.support.user_warning import warn_user
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _failed_later(graph: torch.fx.GraphModule, error: Exception, args: Sequence[
     try:
         _failed(graph, error, args)
     except Exception as same:
-        raise InternalError(stage="backend", detail=repr(same)) from same
+        raise InternalError(stage="backend", detail=with_notes(same)) from same
 
 
 def _failed_with_list(graph: torch.fx.GraphModule, error: Exception, args: Sequence[Any]) -> None:
@@ -476,114 +476,9 @@ def _report_once(text: str) -> None:
 def _report_defect(graph: torch.fx.GraphModule, examples: list[Any], error: Exception) -> None:
     path = write_reproduction(graph, examples, error)
     where = "" if path is None else f"; {path} shows it"
-    text = f"native code failed, the graph runs eagerly: {error!r}{where}"
+    text = f"native code failed, the graph runs eagerly: {with_notes(error)}{where}"
     graph.meta[REPORT] = NativeReport(whole=text)
     stream.emit(kinds.Defect("native", text, compile_id=graph.meta.get(COMPILE_ID, "")))
-
-
-class Lines(Protocol):
-    """What has something to say to people."""
-
-    def lines(self) -> Sequence[str]: ...
-
-
-class RecordedShapes(Lines, Protocol):
-    """What became of CUDA graphs."""
-
-    @property
-    def recorded(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class NativeReport:
-    #: operators by name: how many are in native code
-    native: Mapping[str, int] = field(default_factory=dict[str, int])
-    #: operators that torch is called for, and why
-    called: Mapping[str, str] = field(default_factory=dict[str, str])
-    #: runs of native code in one foreign call each, and calls of Python between them
-    segments: int = 0
-    calls: int = 0
-    #: why the graph as a whole runs operator by operator, if it does
-    whole: str = ""
-    #: what became of CUDA graphs, if they were asked for
-    cuda_graphs: RecordedShapes | None = None
-    #: what became of tuning, likewise
-    tuning: Lines | None = None
-    #: what is one kernel though the program spells it out, and why it is not
-    fused: Set[str] = frozenset()
-    unfused: Mapping[str, str] = field(default_factory=dict[str, str])
-
-    def made(self) -> Counter[str]:
-        """How many backward graphs and CUDA graphs there are, as `Stats` names them."""
-        return Counter(cuda_graphs=0 if self.cuda_graphs is None else self.cuda_graphs.recorded)
-
-    def lines(self) -> Sequence[str]:
-        if self.whole:
-            return [f"no native code: {self.whole}"]
-        total = sum(self.native.values())
-        calls = _counted(self.segments, "native call")
-        lines = [f"native code: {_counted(total, 'operator')} in {calls}"]
-        lines += [f"torch is called for `{name}`: {why}" for name, why in self.called.items()]
-        lines += [f"{name} is one kernel" for name in sorted(self.fused)]
-        lines += [f"{name} is not one kernel: {why}" for name, why in self.unfused.items()]
-        more = [each.lines() for each in (self.cuda_graphs, self.tuning) if each is not None]
-        return [*lines, *chain.from_iterable(more)]
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _few(least: int) -> list[str]:
-    return [f"few operators: runs eagerly unless a tensor has {least} elements"] if least else []
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingReport:
-    """Of a graph with gradients."""
-
-    forward: NativeReport
-    #: by the outputs that gradients came back for
-    backward: dict[tuple[int, ...], NativeReport]
-    #: operators whose gradients torch's autograd computes, and why
-    by_torch: Mapping[str, str]
-    #: what the backward graph needs of the forward one
-    kept: str
-    #: how many elements a tensor has at least, where it is used
-    least: int = 0
-
-    def made(self) -> Counter[str]:
-        found = Counter(backward_graphs=len(self.backward))
-        for each in (self.forward, *list(self.backward.values())):
-            found.update(each.made())
-        return found
-
-    def lines(self) -> Sequence[str]:
-        lines = _few(self.least) + [f"forward: {line}" for line in self.forward.lines()]
-        lines.append(f"backward: {self.kept}")
-        lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
-        return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]
-
-
-@dataclass(frozen=True, slots=True)
-class StagedReport:
-    """Of a graph whose results are computed of each other."""
-
-    stages: Sequence[TrainingReport | NativeReport]
-    least: int = 0
-
-    def made(self) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for each in self.stages:
-            found.update(each.made())
-        return found
-
-    def lines(self) -> Sequence[str]:
-        return _few(self.least) + [
-            f"stage {number}: {line}"
-            for number, each in enumerate(self.stages)
-            for line in each.lines()
-        ]
 
 
 class Switched:

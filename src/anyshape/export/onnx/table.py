@@ -17,6 +17,7 @@ from anyshape.ops.onnx import Node, NotMapped, Row, Writer, known
 from anyshape.ops.op import ONNX
 from anyshape.ops.signature import not_taken, taken_by
 from anyshape.ops.table import lookup, resolve
+from anyshape.support.error_notes import noting
 
 #: Python's operators, which are those of tensors also where they are of sizes.
 _OPERATORS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
@@ -144,7 +145,8 @@ def _by_row(w: Writer, node: torch.fx.Node, call: OpCall) -> object:
         raise NotMapped(f"`{text_of_target(node)}`")
     for name in not_taken(row, call.op, call.arguments):
         raise NotMapped(f"`{text_of_target(node)}` with `{name}`")
-    return row(w, node, **taken_by(row, call.arguments))
+    with noting(f"in the ONNX row of `{call.op.name}`"):
+        return row(w, node, **taken_by(row, call.arguments))
 
 
 def _refuse_writes(w: Writer, node: torch.fx.Node, call: OpCall) -> None:

@@ -1,17 +1,14 @@
-"""Fresh tensors where a view would do: copies of views, and copies of a tensor with a view of them
-written."""
+"""Fresh tensors where a view would do: copies of views, and matrices of their diagonals."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Scalar
 from anyshape.ops.families.complex_numbers import view_as_complex, view_as_real
-from anyshape.ops.families.index_operators import cloned
 from anyshape.ops.families.reshaping import lower_reshape, view
 from anyshape.ops.families.slicing import (
     as_strided,
@@ -29,13 +26,12 @@ from anyshape.ops.lowering.masked_load import guardable, guarded
 from anyshape.ops.lowering.pointwise_builder import in_shape, mapped
 from anyshape.ops.lowering.scalars import constant_like, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Rearranged, Value, place
-from anyshape.ops.meta import Meta, Strided
+from anyshape.ops.meta import Meta
 from anyshape.ops.meta import contiguous as contiguous_layout
 from anyshape.ops.op import GRADIENT, VIEWS, Op, OpKind, Rule, gradient, lower, made_of, names_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.ops.signature import taken_by
-from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import Size, absolute, eq, le, product
+from anyshape.symbolic import Size, absolute, product
 
 
 def _copied(rule: Rule) -> Rule:
@@ -71,61 +67,6 @@ _COPIES: dict[str, Rule] = {
 }
 
 
-# ---- a view written into a copy ------------------------------------------------------------------
-
-
-def _with_written(q: ShapeQuery, input: Meta, seen: Meta, src: Meta) -> Meta:
-    """A copy of `input` in which the part that is `seen` has been replaced by `src`, of exactly its
-    shape.
-    """
-    if seen.rank != src.rank:
-        raise q.fail(f"the source must have the {seen.rank} dimensions of the part, not {src.rank}")
-    for size, wanted in zip(src.shape, seen.shape, strict=True):
-        if size is not wanted:
-            q.require(eq(size, wanted), "the source has the sizes of the part that it replaces")
-    if isinstance(input.layout, Strided) and any(
-        stride == 0 and not q.decide(le(size, 1), "an expanded tensor is copied element by element")
-        for size, stride in zip(input.shape, input.strides, strict=True)
-    ):
-        return cloned(q, input)
-    # The whole storage is copied, so that strides and offset stay.
-    return replace(input, requires_grad=False, shares_if=None)
-
-
-def select_scatter(q: ShapeQuery, input: Meta, src: Meta, dim: int, index: Size) -> Meta:
-    return _with_written(q, input, select(q, input, dim, index), src)
-
-
-def slice_scatter(
-    q: ShapeQuery,
-    input: Meta,
-    src: Meta,
-    dim: int = 0,
-    start: Size | None = None,
-    end: Size | None = None,
-    step: Size = 1,
-) -> Meta:
-    return _with_written(q, input, slice_(q, input, dim, start, end, step), src)
-
-
-def diagonal_scatter(
-    q: ShapeQuery, input: Meta, src: Meta, offset: Size = 0, dim1: int = 0, dim2: int = 1
-) -> Meta:
-    return _with_written(q, input, diagonal_view(q, input, offset, dim1, dim2), src)
-
-
-def as_strided_scatter(
-    q: ShapeQuery,
-    input: Meta,
-    src: Meta,
-    size: Sequence[Size],
-    stride: Sequence[Size],
-    storage_offset: Size | None = None,
-) -> Meta:
-    seen = as_strided(q, input, size, stride, storage_offset)
-    return _with_written(q, input, seen, src)
-
-
 # ---- diagonals -----------------------------------------------------------------------------------
 
 
@@ -157,11 +98,7 @@ def diagflat(q: ShapeQuery, input: Meta, offset: Size = 0) -> Meta:
     return diag_embed(q, input.like((input.numel,)), offset)
 
 
-_WRITTEN: dict[str, Rule] = {
-    "select_scatter": select_scatter,
-    "slice_scatter": slice_scatter,
-    "diagonal_scatter": diagonal_scatter,
-    "as_strided_scatter": as_strided_scatter,
+_DIAGONAL: dict[str, Rule] = {
     "diag": diag,
     "diag_embed": diag_embed,
     "diagflat": diagflat,
@@ -169,7 +106,7 @@ _WRITTEN: dict[str, Rule] = {
 
 ROWS: tuple[Op, ...] = (
     *(Op(name, names_of(name), _copied(rule), OpKind.INDEX_MAP) for name, rule in _COPIES.items()),
-    *(Op(name, names_of(name), rule, OpKind.INDEX_MAP) for name, rule in _WRITTEN.items()),
+    *(Op(name, names_of(name), rule, OpKind.INDEX_MAP) for name, rule in _DIAGONAL.items()),
 )
 
 

@@ -30,15 +30,17 @@ def batch_statistics(input: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def sum_of_groups(input: torch.Tensor, groups: int) -> torch.Tensor:
-    """Of a number for each channel of each image, the sums of groups of channels, for each of them
-    again: what reads it beside an image finds numbers side by side as the channels are."""
+    """The sum over each group of channels, of an input with one number a channel. It is repeated
+    for every channel of the group, so that a kernel over an image reads it by channel, with unit
+    stride."""
     batch, channels = input.shape[:2]
     apart = input.reshape(batch, groups, channels // groups)
     return apart.sum(2, keepdim=True).expand_as(apart).reshape(input.shape)
 
 
 def precomputed(input: torch.Tensor) -> torch.Tensor:
-    """The same, stored: what is read for each pixel is not computed for each pixel."""
+    """A copy that is materialized: native code would otherwise fuse what gives the input into the
+    kernel that reads it, and compute it for every pixel."""
     return input.clone()
 
 
@@ -50,8 +52,9 @@ def normalized(
     bias: torch.Tensor | None,
     groups: int,
 ) -> torch.Tensor:
-    """Normalized by statistics of its own, a mean and one over a deviation: of `groups` of channels
-    of each image, or for 0 of each channel of the batch."""
+    """The input normalized by the given mean and inverse deviation, scaled and shifted. `groups`:
+    how many groups of channels of an image had statistics (group norm); 0: each channel of the
+    batch had (batch norm)."""
     result = (input.to(mean.dtype) - mean) * inverse
     shape = [1, -1, *(1 for _ in input.shape[2:])]
     if weight is not None:
@@ -192,7 +195,8 @@ def gradient_normalized(
     bias: Term | None,
     groups: int,
 ) -> Gradients:
-    """The statistics are of the input: what it is to them is part of its own gradient."""
+    """The mean and the inverse deviation are functions of the input: their gradients are part of
+    the gradient of the input, and not given apart."""
     own = grad.to(mean.dtype) if grad.dtype is not mean.dtype else grad
     away = input - mean
     dims = list(range(2, input.rank)) if groups else dims_of_batch(input.rank)

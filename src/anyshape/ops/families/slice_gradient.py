@@ -41,8 +41,21 @@ ROWS: tuple[Op, ...] = (Op("among_zeros", (f"{__name__}.among_zeros",), _shape, 
 def lower_among_zeros(c: Lowering, input: Value, dim: Any, start: Any, step: Any, size: Any) -> Any:
     if type(dim) is not int or type(step) is not int:
         raise NotLowered("a dimension or a step that is not known")
+    return lower_placed(c, guardable(c, input), dim, start, step, size)
+
+
+def lower_placed(
+    c: Lowering,
+    input: Value,
+    dim: int,
+    start: Size,
+    step: int,
+    size: Size,
+    around: Value | None = None,
+) -> Value:
+    """A value from `start` on at each `step` of a dimension of this size, and elsewhere the
+    elements of `around`, or zeros."""
     count = input.sizes[dim]
-    guardable(c, input)
     fits = c.facts.prove(le(size, start + count * step)) is Answer.YES
     begins = c.facts.prove(le(start, 0)) is Answer.YES
 
@@ -62,10 +75,13 @@ def lower_among_zeros(c: Lowering, input: Value, dim: Any, start: Any, step: Any
             return input.at(there)
         condition = all_of(inside)
         value = guarded(input, there, condition)
-        return where(condition, value, constant_like(0, value))
+        return where(
+            condition, value, constant_like(0, value) if around is None else around.at(index)
+        )
 
     sizes = (*input.sizes[:dim], size, *input.sizes[dim + 1 :])
-    return c.values.new(sizes, input.dtype, at, (input,), cost=3)
+    parents = (input,) if around is None else (input, around)
+    return c.values.new(sizes, input.dtype, at, parents, cost=3)
 
 
 @gradient("among_zeros")
