@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import platform
 import subprocess
 import sys
 import warnings
@@ -332,3 +333,11 @@ def test_a_variable_with_a_bad_value_is_told_at_once(
 def test_a_name_is_a_text():
     with pytest.raises(BadOption, match="name"):
         anyshape.compile(double, name=cast("Any", 3))
+
+
+def test_a_word_for_another_machine():
+    """It is spelled right: nobody is asked whether it was meant."""
+    other = "neon" if platform.machine() == "x86_64" else "avx2"
+    with pytest.raises(BadSetting) as caught:
+        anyshape.config.cpu_features = other
+    assert "did you mean" not in str(caught.value)

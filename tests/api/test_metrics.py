@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -188,3 +189,20 @@ def test_exported_programs_are_counted():
     for size in (2, 3, 4):
         exported(torch.ones(size))
     assert anyshape.metrics().total.hits == 2
+
+
+def test_packages_are_told_apart_by_their_files(tmp_path: Path):
+    """One of them is loaded twice, as by a service that takes a new version while it runs."""
+    exported = anyshape.export(scaled, (torch.ones(2),), dynamic_shapes={"x": ("n",)})
+    exported(torch.ones(2))
+    for file in ("a.zip", "b.zip"):
+        exported.save(tmp_path / file)
+    for file in ("a.zip", "b.zip", "a.zip"):
+        loaded = anyshape.load(tmp_path / file)
+        loaded(torch.ones(2))
+        loaded(torch.ones(3))
+    rows = anyshape.metrics().functions.values()
+    found = {(each.name, each.where, each.number) for each in rows}
+    files = ("", "a.zip", "b.zip", "a.zip")
+    assert found == {("scaled", file, number) for number, file in enumerate(files, start=1)}
+    assert "eval_with_key" not in anyshape.metrics().prometheus()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import torch
 from anyshape import cli
 from anyshape.cli import doctor, machine
 from anyshape.config import config
+from anyshape.runtime.loader import disk_cache
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -133,6 +136,56 @@ def test_a_cache_that_cannot_be_written_to(
     with config.patch(cache_dir=str(tmp_path / name)):
         status, out = said(capsys, "doctor", "--json")
     assert (status, states(out)["cache"]) == (1, "broken")
+
+
+def _full(*_: object) -> int:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o701, 0o704, 0o720, 0o750, 0o770, 0o2770, 0o777, 0o1777])
+def test_a_cache_that_is_open_to_others(
+    mode: int, capsys: pytest.CaptureFixture[str], tmp_path: Path, untried: None
+):
+    """As volumes of containers are made: code is not read from there, and who asks is told."""
+    (tmp_path / disk_cache.FOLDER).mkdir()
+    (tmp_path / disk_cache.FOLDER).chmod(mode)
+    with config.patch(cache_dir=str(tmp_path)):
+        status, out = said(capsys, "doctor", "--json")
+    cache = disk_cache.DiskCache(tmp_path / disk_cache.FOLDER, 1 << 20)
+    is_used = cache.write(disk_cache.key_of("a"), b"code")
+    assert is_used == (mode == 0o700)
+    assert (status, states(out)["cache"]) == ((0, "ok") if is_used else (1, "broken"))
+    assert is_used or f"its mode is {mode:o}, and should be 700" in texts(out)
+
+
+def test_a_cache_of_somebody_else(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    untried: None,
+):
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with config.patch(cache_dir=str(tmp_path)):
+        status, out = said(capsys, "doctor", "--json")
+    assert (status, states(out)["cache"]) == (1, "broken")
+    assert f"belongs to user {me}, and this is user {me + 1}" in texts(out)
+
+
+def test_a_cache_without_room(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    untried: None,
+):
+    """Files without content can be made on a disk that is full."""
+    with config.patch(cache_dir=str(tmp_path)):
+        assert states(said(capsys, "doctor", "--json")[1])["cache"] == "ok"
+        assert not list(tmp_path.rglob(".tried*"))
+        monkeypatch.setattr(disk_cache, "_write", _full)
+        status, out = said(capsys, "doctor", "--json")
+    assert (status, states(out)["cache"]) == (1, "broken")
+    assert "No space left on device" in texts(out)
 
 
 def test_the_size_of_a_cache(capsys: pytest.CaptureFixture[str], tmp_path: Path, untried: None):

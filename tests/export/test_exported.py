@@ -341,6 +341,9 @@ def _of_kept(kept: Kept) -> Tensor:
         ((torch.randn(3, 4),), {"scale": 3.0}, "scale is 3.0, where it is static: 2.0"),
         ((), {}, "missing a required argument: 'x'"),
         ((torch.randn(3, 4),), {"unknown": 1}, "unexpected keyword argument 'unknown'"),
+        ((torch.randn(3, 4),), {"scal": 2.0}, "argument 'scal'; did you mean 'scale'?"),
+        ((), {"X": torch.randn(3, 4)}, "argument 'X'; did you mean 'x'?"),
+        ((torch.randn(3, 4),), {"x": 1}, "multiple values for argument 'x'"),
     ],
 )
 def test_inputs_outside_of_the_constraints(args: Any, kwargs: Any, says: str):
@@ -348,6 +351,50 @@ def test_inputs_outside_of_the_constraints(args: Any, kwargs: Any, says: str):
     with pytest.raises(ExportInputError) as caught:
         exported(*args, **kwargs)
     assert says in str(caught.value)
+
+
+def test_a_misspelt_argument_of_the_example():
+    with pytest.raises(CannotExport, match=r"argument 'scal'; did you mean 'scale'\?"):
+        anyshape.export(Net(), (torch.randn(3, 4),), {"scal": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ([1, 2], "items is of length 2, where 1 is expected"),
+        ([], "items is of length 0, where 1 is expected"),
+    ],
+)
+def test_lengths(given: list[int], says: str):
+    exported = anyshape.export(lambda items: items[0] * len(items), ([torch.ones(2)],))
+    with pytest.raises(ExportInputError, match=says):
+        exported([torch.ones(2) for _ in given])
+
+
+@pytest.mark.parametrize("upper", [None, 9])
+@pytest.mark.parametrize("lower", [None, 0, 2])
+@pytest.mark.parametrize("value", [-1, 1, 10])
+def test_the_bound_that_an_integer_is_beyond_is_said(
+    value: int, lower: int | None, upper: int | None
+):
+    """A message never says that any number will do, or names a range that the value is in."""
+
+    def program(x: Tensor, start: int) -> Tensor:
+        torch._check(lower is None or start >= lower)
+        torch._check(upper is None or start <= upper)
+        return x + start
+
+    spec = {"x": (None,), "start": Dim.AUTO}
+    exported = anyshape.export(program, (torch.ones(3), 5), dynamic_shapes=spec)
+    is_in = (lower is None or lower <= value) and (upper is None or value <= upper)
+    if is_in:
+        assert exported(torch.ones(3), value).tolist() == [value + 1.0] * 3
+        return
+    with pytest.raises(ExportInputError) as caught:
+        exported(torch.ones(3), value)
+    (problem,) = caught.value.problems
+    beyond = f"{lower} <= " if value < (lower or 0) else f" <= {upper}"
+    assert beyond in problem or f" >= {lower}" in problem, problem
 
 
 def test_everything_that_is_wrong_is_listed():

@@ -157,6 +157,26 @@ def test_cut_off(package: Path, share: float):
         anyshape.load(package)
 
 
+def test_what_is_no_package(tmp_path: Path):
+    """Nobody is told that it is damaged, or to copy it again."""
+    with pytest.raises(BadPackage, match="it is a folder"):
+        anyshape.load(tmp_path)
+    torch.save({"weight": torch.ones(2)}, tmp_path / "weights.pt")
+    with pytest.raises(BadPackage, match=r"without anyshape\.json, which something else has"):
+        anyshape.load(tmp_path / "weights.pt")
+    with pytest.raises(FileNotFoundError):
+        anyshape.load(tmp_path / "none.zip")
+
+
+def test_a_package_that_may_not_be_read(package: Path, monkeypatch: pytest.MonkeyPatch):
+    def refused(*_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(package))
+
+    monkeypatch.setattr(zipfile, "ZipFile", refused)
+    with pytest.raises(PermissionError):
+        anyshape.load(package)
+
+
 def test_every_flipped_byte_is_noticed_or_harmless(package: Path):
     data = package.read_bytes()
     model, _ = make()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import warnings
 from pathlib import Path
 
@@ -90,3 +92,20 @@ def test_uniting_files(file: Path):
     learn(file, f=TWO_SIZES)
     other = profile(g=TWO_SIZES)
     assert set(store.update(file, lambda known: known.united(other))) == {"f", "g"}
+
+
+@pytest.mark.parametrize("step", ["write", "rename"])
+def test_a_disk_that_is_full(step: str, file: Path, monkeypatch: pytest.MonkeyPatch):
+    """What was known is still there, and nothing that was begun."""
+    learn(file, f=TWO_SIZES)
+    before, names = file.read_text(), {each.name for each in file.parent.iterdir()}
+
+    def fails(path: Path, *_: object, **__: object) -> None:
+        path.touch()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(*((Path, "write_text") if step == "write" else (os, "replace")), fails)
+    with pytest.raises(OSError, match="No space left"):
+        learn(file, g=TWO_SIZES)
+    assert file.read_text() == before
+    assert {each.name for each in file.parent.iterdir()} == names

@@ -17,11 +17,11 @@ from contextlib import suppress
 from enum import Enum
 from importlib import metadata
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 from anyshape.config import OTHER_VARIABLES, config, known_variables, meant_variable
 from anyshape.errors import AnyshapeError
+from anyshape.runtime.loader.disk_cache import FOLDER, DiskCache
 from anyshape.shared_cache import object_store
 from anyshape.shared_cache.object_store import shown
 from anyshape.shared_cache.signature import NoKey, signing_key
@@ -146,8 +146,7 @@ def _caches() -> Iterator[Finding]:
         return  # told with the variables
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
+        problem = DiskCache(folder / FOLDER, config.cache_size_mb << 20).problem()
     except OSError as error:
         text = f"{folder} cannot be written to ({error.strerror}): every process compiles anew"
         yield Finding("cache", State.BROKEN, text)
@@ -158,8 +157,9 @@ def _caches() -> Iterator[Finding]:
         yield Finding("cache", State.BROKEN, f"{folder} cannot be read: {error.strerror}")
         return
     room = f"{sum(sizes) / 2**20:.1f} MB of {config.cache_size_mb} in {len(sizes)} files"
-    if folder.stat().st_uid != os.geteuid():
-        yield Finding("cache", State.BROKEN, f"{folder} belongs to somebody else; nothing is used")
+    if problem is not None:
+        text = f"{folder} keeps no code: {problem}; every process compiles anew"
+        yield Finding("cache", State.BROKEN, text)
     else:
         yield Finding("cache", State.FINE, f"{folder}, {room}")
 

@@ -194,6 +194,8 @@ def run_show(options: argparse.Namespace) -> int:
         exported = load(options.package)
     except FileNotFoundError:
         raise Failure(f"there is no file {options.package}") from None
+    except PermissionError as error:
+        raise Failure(f"{options.package} cannot be read: {error.strerror}") from None
     except AnyshapeError as error:
         raise Failure(str(error)) from None
     weights = exported.state_dict()

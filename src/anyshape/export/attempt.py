@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from anyshape.arguments import bind
 from anyshape.capture.abort import AbortReason
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import CompileDecisions
@@ -91,7 +92,7 @@ class Subject:
     def called_with(self, args: Sequence[object], kwargs: Mapping[str, object]) -> Arguments:
         signature = self.signature
         try:
-            call: BoundArguments = signature.bind(*args, **kwargs)
+            call: BoundArguments = bind(signature, args, kwargs)
         except TypeError as error:
             raise CannotExport(
                 function=self.name,

@@ -219,7 +219,7 @@ CHECKS: Final[dict[str, Check]] = {
         Kind.EQUALS, lambda value, wanted: f"is {_shown(value)}, where it is static: {wanted!r}"
     ),
     "length": _as_guard(
-        Kind.LENGTH, lambda value, wanted: f"has {len(value)} items, where {wanted} are expected"
+        Kind.LENGTH, lambda value, wanted: f"is of length {len(value)}, where {wanted} is expected"
     ),
     "members": _as_guard(
         Kind.MEMBERS, lambda value, wanted: f"is {_shown(value)}, where {set(wanted)} is expected"

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.fx
 
-from anyshape.arguments import spelled
+from anyshape.arguments import bind, spelled
 from anyshape.backends.native.alias_check import may_write
 from anyshape.dispatch.entry import Entry
 from anyshape.errors import CannotExport, ExportInputError
@@ -71,6 +71,7 @@ class Exported:
         notes: Sequence[str] = (),
         backend: str = "native",
         code: Mapping[str, bytes] | None = None,
+        file: str = "",
     ) -> None:
         check_backend(backend)
         self._program = program
@@ -78,6 +79,8 @@ class Exported:
         #: the graph with the changes that a call makes
         self._whole: torch.fx.GraphModule | None = None
         self._shelf = CodeBundle(code or {})
+        #: the package that it was loaded from
+        self._file = file
         #: a spec of which no size is fixed that could be dynamic; None if there is nothing to say
         self.suggested = suggested
         #: what was asked for and is not so, in words
@@ -121,7 +124,7 @@ class Exported:
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         try:
-            call = self.signature.bind(*args, **kwargs)
+            call = bind(self.signature, args, kwargs)
         except TypeError as error:
             raise ExportInputError(function=self.name, problems=(str(error),)) from None
         call.apply_defaults()
@@ -133,7 +136,7 @@ class Exported:
     def _running(self) -> Runs:
         if self._runs is not None:
             return self._runs
-        made = Runs(self._with_changes(), self.name, self._backend, self._shelf)
+        made = Runs(self._with_changes(), self.name, self._backend, self._shelf, self._file)
         # Threads that come at once take the same one, or each of them would compile. No lock: a
         # process that is forked meanwhile would wait for it.
         return vars(self).setdefault("_runs", made)
@@ -308,4 +311,4 @@ def load(
     """
     check_backend(backend)
     program, code, notes = package.load(path, classes, native_code)
-    return Exported(program, None, notes, backend, code)
+    return Exported(program, None, notes, backend, code, os.path.basename(os.fspath(path)))

@@ -62,10 +62,16 @@ def in_two(
 
 
 class Runs:
-    """A graph that is called. `shelf` has native code that may be used, and collects what is."""
+    """A graph that is called. `shelf` has native code that may be used, and collects what is;
+    `file` is the package that it is from."""
 
     def __init__(
-        self, graph_module: torch.fx.GraphModule, name: str, backend: str, shelf: CodeBundle
+        self,
+        graph_module: torch.fx.GraphModule,
+        name: str,
+        backend: str,
+        shelf: CodeBundle,
+        file: str = "",
     ) -> None:
         check_backend(backend)
         core, self._finish = in_two(graph_module)
@@ -77,6 +83,8 @@ class Runs:
             # Sizes are remembered for programs, not for what was made of them.
             target = replace(module_target(self._module, name), identity=lambda: None)
             self._function = FunctionCompiler(target, Options(True, False, self._native))
+            # In metrics: where the graph's own code stands tells nobody which program it is.
+            self._function.counts.where = file
 
     @property
     def entries(self) -> list[Entry]:

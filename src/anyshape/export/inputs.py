@@ -140,8 +140,8 @@ class Inputs:
         for name, allowed in self.ranges.items():
             made = self._symbols[name]
             if made in values and name not in self.derived and not allowed.contains(values[made]):
-                where = self._homes[name].name
-                yield f"{where} is {values[made]}, where {allowed.said_of(name)} is expected"
+                where, value = self._homes[name].name, values[made]
+                yield f"{where} is {value}, where {allowed.said_of(name, value)} is expected"
         said = {each.fact: name for name, each in self.derived.items()}
         for text, fact in self._facts:
             if surely_holds(fact, values):

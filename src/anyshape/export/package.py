@@ -216,9 +216,14 @@ def _bad(file: str, found: str, expected: str) -> BadPackage:
 def _contents(file: str) -> tuple[dict[str, object], dict[str, object], bytes]:
     try:
         with zipfile.ZipFile(file) as archive:
+            if _ABOUT not in archive.namelist():
+                found = f"it is a zip file without {_ABOUT}, which something else has written"
+                raise _bad(file, found, "what `ep.save` writes")
             parts = {name: archive.read(name) for name in (_ABOUT, _PROGRAM, _WEIGHTS)}
-    except FileNotFoundError:
+    except (FileNotFoundError, PermissionError):
         raise
+    except IsADirectoryError:
+        raise _bad(file, "it is a folder", "a zip file") from None
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, zlib.error) as error:
         raise _bad(file, f"it is damaged or cut off ({error})", "a whole zip file") from None
     except KeyError as error:

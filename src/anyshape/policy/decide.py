@@ -223,10 +223,9 @@ def _marked(question: Question) -> Decision | None:
     lower = lowest if mark.min is None else mark.min if lowest is None else max(mark.min, lowest)
     declared = Range(lower, mark.max)
     required = mark.kind is not MarkKind.MAYBE_DYNAMIC
-    if not declared.contains(question.value):
-        outside = (
-            f"its value {question.value} is not what the mark says: {declared.said_of('size')}"
-        )
+    value = question.value
+    if not declared.contains(value):
+        outside = f"its value {value} is not what the mark says: {declared.said_of('size', value)}"
         return Decision(Choice.STATIC, outside, required=required, by=mark.by)
     choice = Choice.UNBACKED if mark.kind is MarkKind.UNBACKED else Choice.DYNAMIC
     return Decision(choice, reason, declared, required=required, by=mark.by)

@@ -70,8 +70,13 @@ def _locked(file: Path) -> Generator[None]:
 def _replace(file: Path, text: str) -> None:
     # Only who holds the lock writes here: one name is enough, and nothing piles up.
     beside = file.with_suffix(".new")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, file)
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, file)
+    except OSError:  # a full disk: what was begun is of no use
+        with suppress(OSError):
+            beside.unlink()
+        raise
 
 
 def _read_or_set_aside(file: Path) -> Profile:

@@ -239,8 +239,8 @@ def _values(
         values[dim] = value
         if not dim.declared.contains(value):
             problems.append(
-                f"{place.text} is {place.value}, where {dim.declared.said_of(dim.name)} is declared"
-                + ("" if home.is_itself else f" and this is {to_text(place.size)}")
+                f"{place.text} is {place.value}, where {dim.declared.said_of(dim.name, value)} is"
+                " declared" + ("" if home.is_itself else f" and this is {to_text(place.size)}")
             )
     return values
 

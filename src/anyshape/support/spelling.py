@@ -13,6 +13,7 @@ def similar(word: object, known: Iterable[object], count: int = 3) -> list[str]:
 
 
 def did_you_mean(word: object, known: Iterable[object]) -> str:
-    """A question to end a message with; nothing if no known word is like it."""
+    """A question to end a message with; nothing if no known word is like it, or if it is known and
+    refused for another reason."""
     found = similar(word, known, count=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
+    return f"; did you mean {found[0]!r}?" if found and found[0] != str(word) else ""

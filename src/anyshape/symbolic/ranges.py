@@ -21,14 +21,16 @@ class Range(NamedTuple):
         high = "int_oo" if self.upper is None else str(self.upper)
         return f"[{low}, {high}]"
 
-    def said_of(self, name: str) -> str:
-        """As people write it: `n >= 2`, `2 <= n <= 9`, `any n`."""
-        has_lower = self.lower is not None and self.lower > 0
+    def said_of(self, name: str, value: int = 0) -> str:
+        """As people write it: `n >= 2`, `2 <= n <= 9`, `any n`. That a size is at least 0 is said
+        only to a `value` that is less."""
+        is_less = self.lower is not None and value < self.lower
+        has_lower = self.lower is not None and (self.lower > 0 or is_less)
         if self.lower == self.upper and self.lower is not None:
             return f"{name} == {self.lower}"
         if self.upper is None:
             return f"{name} >= {self.lower}" if has_lower else f"any {name}"
-        low = "" if self.lower is None or self.lower == 0 else f"{self.lower} <= "
+        low = f"{self.lower} <= " if self.lower or is_less else ""
         return f"{low}{name} <= {self.upper}"
 
     def contains(self, value: int) -> bool:

@@ -20,7 +20,7 @@ import torch
 from anyshape.config import config
 from anyshape.events.native_counts import count
 from anyshape.runtime.loader.code_bundle import open_bundle
-from anyshape.runtime.loader.disk_cache import DiskCache, key_of
+from anyshape.runtime.loader.disk_cache import FOLDER, DiskCache, key_of
 from anyshape.runtime.loader.engine import begun_object
 from anyshape.runtime.loader.host_target import HostTarget, llvmlite_version
 from anyshape.runtime.loader.image import Built, Image, from_bytes
@@ -34,8 +34,6 @@ from anyshape.support.worker import at_end_of_program
 
 #: Change it when the same text becomes other code, or when what is kept looks otherwise.
 _VERSION: Final = "3"
-
-FOLDER: Final = "native"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,10 @@ _LEFT_BY_TRIM: Final = 0.8
 #: the part of all room that a process fills before it looks what others have written
 _LOOKS: Final = 16
 _FORGOTTEN_SECONDS: Final = 3600
+#: the bytes that are written to find out whether there is room for code
+_TRIED: Final = 1 << 16
+#: where code is kept in `config.cache_dir`
+FOLDER: Final = "native"
 
 
 def key_of(*parts: str) -> str:
@@ -98,6 +102,17 @@ class DiskCache:
         except OSError:
             return 0
 
+    def problem(self) -> str | None:
+        """Why nothing is kept here or read from here; None if it works. Tried with a file."""
+        try:
+            with self._opened(make=True) as folder:
+                name = f".tried.{os.getpid()}"
+                _write(folder, name, bytes(_TRIED))
+                _remove(folder, name)
+        except OSError as error:
+            return error.strerror or str(error)
+        return None
+
     @contextmanager
     def _opened(self, *, make: bool) -> Iterator[int]:
         """The folder by a descriptor: what is checked is what is used, whatever is renamed."""
@@ -106,8 +121,12 @@ class DiskCache:
         descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             found = os.fstat(descriptor)
-            if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-                raise PermissionError(f"{self._folder} is not private")
+            if found.st_uid != os.geteuid():
+                owners = f"user {found.st_uid}, and this is user {os.geteuid()}"
+                raise PermissionError(f"{self._folder} belongs to {owners}")
+            if found.st_mode & 0o077:
+                mode = f"its mode is {stat.S_IMODE(found.st_mode):o}, and should be 700"
+                raise PermissionError(f"{self._folder} is open to others ({mode})")
             yield descriptor
         finally:
             os.close(descriptor)
