@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import interpolate
 
+import anyshape
 from tests.graph.comparing import check
 
 IMAGES = [(torch.randn(s),) for s in ((2, 3, 4, 5), (1, 2, 7, 3), (1, 1, 1, 1), (2, 3, 16, 33))]
@@ -48,3 +50,37 @@ def test_what_neighbours_share_is_computed_once() -> None:
 
     watch = check(function, IMAGES, close=True)
     assert sum(text.count("silu(") for text in watch.kernels) == 1, watch.kernels
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("recompute", [None, True])
+def test_factors_that_are_integers_of_the_call(
+    mode: str, several: bool, recompute: bool | None
+) -> None:
+    def function(x: torch.Tensor, by: int) -> torch.Tensor:
+        factor = (by, x.shape[1]) if several else by
+        kwargs: Any = {"recompute_scale_factor": recompute}
+        return interpolate(x * 2, scale_factor=factor, mode=mode, **kwargs) + 1
+
+    compiled = anyshape.compile(function, dynamic=True)
+    for (image,), by in itertools.product(IMAGES, (2, 3, 1)):
+        torch.testing.assert_close(compiled(image, by), function(image, by))
+    stats = compiled.stats()
+    assert stats.graphs <= 3
+    assert not stats.eager_calls
+
+
+def test_no_factor_of_zero() -> None:
+    def function(x: torch.Tensor, by: int) -> torch.Tensor:
+        return interpolate(x, scale_factor=by) + 1
+
+    compiled = anyshape.compile(function, dynamic=True)
+    for by in (2, 3, 0):
+        results = []
+        for each in (function, compiled):
+            try:
+                results.append(each(IMAGES[0][0], by))
+            except RuntimeError as error:
+                results.append(torch.tensor(str(error).count("greater than 0")))
+        torch.testing.assert_close(*results)

@@ -10,6 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 import anyshape
+from anyshape.backends.native import small_graphs
 
 Function = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 Pair = tuple[Function, Function]
@@ -53,6 +54,55 @@ def test_negative_bits(pair: Pair) -> None:
     with torch.no_grad():
         wanted = function(torch.ones(7, 3), negative)
         assert torch.equal(compiled(torch.ones(7, 3), negative), wanted)
+
+
+_LAZY: dict[str, tuple[Callable[[int], torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]] = {
+    "steps": (lambda n: torch.randn(n, 2)[:, 1], lambda x: torch.view_as_complex(x).conj().imag),
+    "dense": (torch.randn, lambda x: _negated(-x)),
+    "a number": (lambda n: torch.randn(n)[0], lambda x: torch.complex(x, x).conj().imag),
+    "complex": (
+        lambda n: torch.randn(n, dtype=torch.complex64),
+        lambda x: x.conj_physical().conj(),
+    ),
+    "conjugated": (lambda n: torch.randn(n, dtype=torch.complex64), lambda x: x.conj()),
+}
+_negated: Any = vars(torch)["_neg_view"]
+
+
+@pytest.mark.parametrize("name", _LAZY)
+def test_values_that_are_not_those_in_memory(name: str) -> None:
+    """Whatever has served a tensor of these sizes and strides that is as its memory says."""
+    plain, lazy = _LAZY[name]
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x.imag if x.is_complex() else x).sin() * 2 + 1
+
+    compiled: Any = anyshape.compile(function, dynamic=True)
+    with torch.no_grad():
+        for size in (4, 5):
+            compiled(plain(size))
+        for size in (3, 4, 1, 4):
+            base = plain(size)
+            given = lazy(torch.randn(size, 2)) if name == "steps" else lazy(base)
+            assert given.is_neg() or given.is_conj()
+            for x in (given, base):
+                torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("size", [1, 3, 4])
+def test_gradients_that_are_not_those_in_memory(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_graphs, "LEAST_ELEMENTS", {})
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x.sin() * 2).exp()
+
+    compiled: Any = anyshape.compile(function, dynamic=True)
+    compiled(torch.ones(2, requires_grad=True))
+    strided = torch.complex(torch.ones(size), torch.ones(size)).conj().imag
+    for grad in (strided, _negated(torch.ones(size))):
+        x = torch.randn(size, requires_grad=True)
+        found, wanted = (torch.autograd.grad(f(x), x, grad) for f in (compiled, function))
+        torch.testing.assert_close(found, wanted)
 
 
 # Torch imports parts of its own that it has deprecated.

@@ -87,6 +87,12 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "written": lambda x: (x @ W).mul_(2).add_(x.to(torch.bfloat16)),
     "a loop": lambda x: _steps(x, 3),
     "views": lambda x: (x @ W).t()[1:].reshape(-1) * 3,
+    "T": lambda x: (x @ W).T.sin() @ x,
+    "mT": lambda x: (x @ W.mT).unflatten(-1, (2, -1)).mT.tanh() * 2,
+    "mH": lambda x: x @ (W.mH @ W).sin(),
+    "H": lambda x: (x @ W).H.sin() @ x,
+    "data": lambda x: (x @ W) * (x @ W).data.sin(),
+    "real": lambda x: (x @ W).real.sin() * x,
 }
 
 

@@ -132,6 +132,8 @@ class _Explicit:
             return found.node
 
         args, kwargs = paired_tree((node.args, node.kwargs), given, argument)
+        if node.target is getattr:
+            args = (*args, node.args[1])  # The name of an attribute is no argument of the call.
         made = self._graph.create_node(node.op, node.target, tuple(args), kwargs, node.name)
         made.meta = dict(node.meta)
         own = iter(metas)

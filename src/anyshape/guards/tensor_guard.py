@@ -111,6 +111,9 @@ def differences(spec: TensorSpec, tensor: Any) -> Iterator[tuple[str, int | None
         expected, actual = getattr(spec, attribute), getattr(tensor, attribute)
         if (attribute != "layout" or expected is not None) and expected != actual:
             yield attribute, None, expected, actual
+    for question in _lazy_questions(spec):
+        if getattr(tensor, question)():
+            yield f"{question}()", None, False, True
     sizes: tuple[int, ...] = tensor.shape
     if len(sizes) != len(spec.sizes):
         yield "rank", None, len(spec.sizes), len(sizes)
@@ -129,6 +132,15 @@ def differences(spec: TensorSpec, tensor: Any) -> Iterator[tuple[str, int | None
         yield "layout", None, _order_text(spec.order), f"stride {list(strides)}"
 
 
+def _lazy_questions(spec: TensorSpec) -> tuple[str, ...]:
+    """What is asked of a tensor that may stand for other values than are in its memory, as
+    `z.conj().imag` does. None that is captured does so."""
+    dtype: Any = spec.dtype
+    if dtype.is_complex:
+        return "is_conj", "is_neg"
+    return ("is_neg",) if dtype.is_floating_point else ()
+
+
 # -- code ---------------------------------------------------------------------------------------
 
 
@@ -144,6 +156,8 @@ def emit_tensor(walk: Walk, guard: Guard) -> None:
     else:
         walk.refuse_if(f"{found}.device != {walk.name(spec.device)}")
     walk.refuse_if(f"{'not ' if spec.requires_grad else ''}{found}.requires_grad")
+    for question in _lazy_questions(spec):
+        walk.refuse_if(f"{found}.{question}()")
     if spec.layout is not None:
         walk.refuse_if(f"{found}.layout is not {walk.name(spec.layout)}")
     if spec.strides is not None:

@@ -1,5 +1,5 @@
-"""Sizes times a float factor, as torch computes them: the product in double precision, cut off to
-an integer."""
+"""Sizes times a factor, as torch computes them: the product in double precision, cut off to an
+integer."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from anyshape.ops.shape_query import ShapeQuery
-from anyshape.symbolic import Size
+from anyshape.symbolic import Expr, Size
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
 
-def scaled(q: ShapeQuery, size: Size, factor: float) -> Size:
+def scaled(q: ShapeQuery, size: Size, factor: float | Size) -> Size:
     """`int(size * factor)`: a division where that is the same for all sizes, else for the size at
-    hand only."""
+    hand only. A factor that is computed of sizes, or is given as an integer, is exact."""
+    if isinstance(factor, Expr):
+        return size * factor
     if isinstance(size, int):
         return int(size * factor)
     ratio = exact_ratio(factor)

@@ -139,7 +139,8 @@ def trained(
                 gives_back = not leaves_rest(ctx, saved, changed, used)
             if own is None or not is_native:
                 return by_autograd(ctx, saved, used, given)
-            ready = [grad.contiguous() for grad in given]
+            # One may be negated lazily, as that of `z.conj().imag` is.
+            ready = [grad.resolve_neg().contiguous() for grad in given]
             symbols = [inputs[n] if dim is None else inputs[n].shape[dim] for n, dim in own.symbols]
             taken = [inputs[n] if at is None else saved[at] for n, at in own.inputs]
             arguments = [*saved[:kept], *taken, *ready, *symbols]
