@@ -369,3 +369,31 @@ def test_a_mask_that_is_turned_around() -> None:
         expected = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         torch.testing.assert_close(compiled(q, k, v), expected)
     assert not compiled.stats().eager_calls
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_torch_compiles_functions_that_a_program_makes() -> None:
+    """What cannot be captured torch's own compiler reads: the program's code, without hooks."""
+
+    def run(q: Tensor, k: Tensor, v: Tensor, n: int) -> Tensor:
+        def hidden(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return torch.stack([i, j]).sum() % 5 != n
+
+        def near(far: int, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return (i - j).abs() < far
+
+        def moved(score: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return score + torch.stack([i, j]).amax().to(score.dtype) * 0.1
+
+        def close(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return near(n + 4, b, h, i, j)
+
+        mask = and_masks(hidden, close)
+        blocks = create_block_mask(mask, None, None, q.size(2), k.size(2), device="cpu")
+        return flex_attention(q, k, v, score_mod=moved, block_mask=blocks)
+
+    compiled = anyshape.compile(run, dynamic=True)
+    for size in SIZES[:2]:
+        q, k, v = (each.detach() for each in _inputs(*size, torch.float32, HEADS))
+        for n in (2, 3):
+            torch.testing.assert_close(compiled(q, k, v, n), run(q, k, v, n))

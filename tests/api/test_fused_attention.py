@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch._higher_order_ops.flex_attention import math_attention
 from torch.nn.attention.flex_attention import (
+    AuxOutput,
     AuxRequest,
     _identity,
     create_block_mask,
@@ -247,6 +248,65 @@ def test_what_is_not_finite(mod: Any, kind: str) -> None:
                 found, (made[0], made[1] * math.log(2)), rtol=3e-4, atol=3e-5, equal_nan=True
             )
     assert _is_one_kernel(compiled)
+
+
+#: Masks that are given a number.
+GIVEN: Final[dict[str, Callable[..., Tensor]]] = {
+    "far": lambda q, k, s: (q - k + s).abs() < 40,
+    "window": lambda q, k, s: (q >= k) & (q - k < s),
+    "moved": lambda q, k, s: q + s >= k + s,
+    "turned": lambda q, k, s: -(q - s) <= -(k - s),
+    "the smaller one": lambda q, k, s: torch.minimum(q + s, k - s) > 5,
+    "stretched": lambda q, k, s: q * s >= k * s,
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_masks_that_are_given_a_number(name: str) -> None:
+    """It may be any: beyond the largest of 64 bits, sums of it begin anew."""
+
+    def run(q: Tensor, k: Tensor, v: Tensor, s: int) -> Tensor:
+        def mask(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+            return GIVEN[name](i, j, s)
+
+        blocks = create_block_mask(mask, None, None, q.size(2), k.size(2), device="cpu")
+        return flex_attention(q, k, v, block_mask=blocks)
+
+    compiled = anyshape.compile(run, dynamic=True)
+    ends = (2**63 - 5, -(2**63) + 5, 2**63 - 150, 2**62, 2**40)
+    with torch.no_grad():
+        for queries, keys in ((33, 33), (200, 2 * TILE)):
+            given = _inputs(queries, keys)
+            for s in (3, 50, -50, *ends):
+                own = GIVEN[name]
+                expected = _reference(*given, None, lambda b, h, i, j, s=s, own=own: own(i, j, s))
+                _check(compiled(*given, s), expected[0])
+    assert _is_one_kernel(compiled)
+
+
+@pytest.mark.filterwarnings("ignore:return_lse is deprecated")
+def test_nothing_is_told_of_no_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eager code gives None in place of what it would tell of each row."""
+    module = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    monkeypatch.setattr(module, True)
+
+    def by_rows(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, return_lse=True)
+
+    def beside(q: Tensor, k: Tensor, v: Tensor) -> Any:
+        return flex_attention(q, k, v, return_aux=AuxRequest(lse=True))
+
+    for function in (by_rows, beside):
+        compiled = anyshape.compile(function, dynamic=True)
+        for length in (20, 0, 7, 0):
+            q, k, v = _inputs(length, 5)
+            for given in ((q, k, v), (q[:0], k[:0], v[:0])):
+                found, expected = compiled(*given), function(*given)
+                assert type(found[1]) is type(expected[1])
+                torch.testing.assert_close(found[0], expected[0])
+                if isinstance(found[1], AuxOutput):
+                    found, expected = [*found[1]], [*expected[1]]
+                assert [each is None for each in found] == [each is None for each in expected]
 
 
 @pytest.mark.parametrize("heads", [1, 2])

@@ -19,7 +19,7 @@ from anyshape.loops.expr import Scalar
 from anyshape.ops.families import attention
 from anyshape.ops.lowering.index_cases import outcomes
 from anyshape.ops.lowering.values import Index, Values
-from anyshape.symbolic import Facts, le, symbol
+from anyshape.symbolic import Facts, as_symbol, le, symbol
 
 MINUS = float("-inf")
 
@@ -83,6 +83,10 @@ OTHERS: dict[str, Callable[[int], Tensor]] = {
     "a sum beyond": lambda n: (_columns(n) + ((1 << 63) - 2) >= 0) | (_columns(n) == 0),
     "rounded": lambda n: (torch.full((n, n), 0.1) + 0.2) == 0.3,
     "a third": lambda n: (torch.full((n, n), 3.0) * (1 / 3)) == 1,
+    "rounded as it is made": lambda n: (torch.full((n, n), 0.1) > 0.0999999999) | _ones(n).tril(),
+    "a number that there is not": lambda n: (
+        (torch.full((n, n), 2.0**24 + 1) != 2.0**24) | (_columns(n) == 0)
+    ),
     "infinite": lambda n: ~((torch.full((n, n), MINUS) * 0.0) == 0),
     "one more": lambda n: _ones(n).tril(1),
     "one less": lambda n: _ones(n).tril(-1) | (_columns(n) == 0),
@@ -135,6 +139,29 @@ def test_other_masks_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     known = _known(_attention(OTHERS[name]), monkeypatch)
     assert (False, True) not in known
     assert (True, False) in known
+
+
+GIVEN: dict[str, Callable[[int, int], Tensor]] = {
+    "added": lambda n, s: (_columns(n) + s) <= (_rows(n) + s),
+    "subtracted": lambda n, s: (_columns(n) - s) <= (_rows(n) - s),
+    "turned": lambda n, s: -(_rows(n) - s) <= -(_columns(n) - s),
+    "multiplied": lambda n, s: (_columns(n) * s <= _rows(n) * s) | (_columns(n) == _rows(n)),
+    "alone": lambda n, s: (_columns(n) <= _rows(n)) | (_columns(n) == s),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_integers_that_are_given_may_be_any(name: str) -> None:
+    """Behind the largest they begin anew."""
+
+    def program(x: Tensor, s: int) -> Tensor:
+        mask = GIVEN[name](x.shape[2], s)
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for size, s in ((5, 3), (17, 7), (6, 2**63 - 3), (9, 2**62), (5, -(2**63) + 2), (1, 0)):
+        x = torch.randn(2, 3, size, 8)
+        torch.testing.assert_close(compiled(x, s), program(x, s), equal_nan=True)
 
 
 class Layers(torch.nn.Module):
@@ -292,3 +319,35 @@ def test_outcomes_are_of_the_facts() -> None:
         assert outcomes(known, value) == {1}
         nothing = values.new((0,), "i64", lambda index: expr.index(index[0]))
         assert outcomes(FACTS, nothing) == set()
+
+
+def test_symbols_that_are_no_sizes() -> None:
+    """Whatever they were declared with; a size is no larger than a tensor."""
+
+    def at(index: Index) -> Scalar:
+        ends = (expr.operation("add", expr.index(each), many, dtype="i64") for each in index)
+        return expr.operation("ge", *ends, dtype="b1")
+
+    with expr.fresh_scope():
+        many = expr.index(ROWS)
+        value = Values().new((ROWS, ROWS), "b1", at)
+
+        def below(index: Index) -> Any:
+            return [le(index[1], index[0])]
+
+        assert outcomes(FACTS, value, below) == {1}
+        assert outcomes(FACTS, value, below, {as_symbol(ROWS)}) is None
+
+
+def test_elements_that_are_long_are_not_followed() -> None:
+    """Each use of a scalar counts: what is made of itself again and again has no end."""
+
+    def at(index: Index) -> Scalar:
+        found = expr.index(index[0])
+        for _ in range(40):
+            smaller = expr.operation("lt", found, expr.index(ROWS), dtype="b1")
+            found = expr.operation("where", smaller, found, found, dtype="i64")
+        return found
+
+    with expr.fresh_scope():
+        assert outcomes(FACTS, Values().new((ROWS,), "i64", at)) is None

@@ -82,7 +82,9 @@ def capture(
     def stop() -> None:
         # Watched code looks into this cell before every operation.
         if hooks is not None:
-            hooks.callables.cell.cell_contents = StrippingHooks() if whole else scout
+            plain = StrippingHooks() if whole else scout
+            plain.watched = tracer.watched
+            hooks.callables.cell.cell_contents = plain
             outside.strip()
             if hooks.grads is not None and tracer.left is not None:
                 hooks.grads.leave()

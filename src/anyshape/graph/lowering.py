@@ -70,8 +70,6 @@ class Lowering(Settling):
     _kept: set[str]
     _fusion: AttentionFusion
     few_rows = 0
-    #: integers that the program is given, which are no sizes of tensors
-    _unbounded: frozenset[Symbol] | set[Symbol] = frozenset()
 
     def run(self, graph: torch.fx.Graph, *, whole: bool = False, at_once: bool = False) -> Plan:
         """`whole`: equal parts are not left out. `at_once`: outputs are stored where the program
@@ -87,7 +85,7 @@ class Lowering(Settling):
             nodes = in_local_order(nodes, self._sharing, may_write)
         placeholders = [node for node in nodes if node.op == "placeholder"]
         symbols = {node.meta[SYMBOL] for node in placeholders if SYMBOL in node.meta}
-        self._unbounded = symbols - shown_by(placeholders)
+        self.unbounded = symbols - shown_by(placeholders)
         layout = TrainingLayout if at_once else ChannelsLast
         self.pixels = layout(nodes, self.facts.hints)
         matters = self._sharing.matters
@@ -279,7 +277,7 @@ class Lowering(Settling):
         """Python's integers have no end, and native code's begin anew behind the largest. One by
         itself is checked where it is given."""
         for size in leaves(tree):
-            if not isinstance(size, Expr) or self._unbounded.isdisjoint(size.symbols):
+            if not isinstance(size, Expr) or self.unbounded.isdisjoint(size.symbols):
                 continue
             inner = (each for atom in atoms_in(size) for each in operands_of(atom))
             for each in (size, *inner):

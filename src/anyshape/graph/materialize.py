@@ -5,7 +5,7 @@ The state of a lowering is here; writing, calling out and the walk build on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -21,7 +21,8 @@ from anyshape.loops.expr import Axis, Scalar
 from anyshape.loops.kernels import Check, Kernel, Scan, Store
 from anyshape.loops.program import Extern
 from anyshape.loops.stages import MustBeStored, kernel_of
-from anyshape.ops.lowering.values import Memory, NotLowered, NumberRef, Value, Values
+from anyshape.ops.lowering.index_cases import outcomes
+from anyshape.ops.lowering.values import Index, Memory, NotLowered, NumberRef, Value, Values
 from anyshape.ops.meta import Dense, Meta, Strided
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import (
@@ -29,6 +30,7 @@ from anyshape.symbolic import (
     Fact,
     Facts,
     Size,
+    Symbol,
     holds,
     modulo,
     substitute,
@@ -50,6 +52,9 @@ ON_GPUS: Final = frozenset(
 
 class Materialize:
     """Buffers and steps of a plan."""
+
+    #: integers that the program is given, which are no sizes of tensors
+    unbounded: Set[Symbol] = frozenset()
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -234,6 +239,12 @@ class Materialize:
         these if none is named."""
         if self.on_gpu and not (functions and ON_GPUS.issuperset(functions)):
             raise NotLowered("a function of torch's own")
+
+    def outcomes(
+        self, value: Value, where: Callable[[Index], Sequence[Fact]] = lambda index: ()
+    ) -> frozenset[float] | None:
+        """The numbers among its elements, if these are made of indices alone."""
+        return outcomes(self.facts, value, where, self.unbounded)
 
     def is_aligned(self, memory: Memory, by: int, *, trusts: bool = False) -> bool:
         """Whether rows of this memory begin at multiples of so many elements: so if it is the

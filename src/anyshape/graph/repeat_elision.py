@@ -21,7 +21,6 @@ from anyshape.graph.find_repeats import Run, repeated_run
 from anyshape.graph.lowering_fingerprint import LiveState
 from anyshape.graph.materialize import Materialize
 from anyshape.graph.plan import FAR, ElidedRepeats, PythonCall
-from anyshape.ops.lowering.index_cases import outcomes
 
 #: Whether kernels are joined depends on some steps before: parts that are shorter are taken
 #: together.
@@ -108,7 +107,7 @@ class Skipping:
             for handle in handles_in(held):
                 value = handle.root.value
                 # What the parts find of such elements, a mask of attention, say, memory hides.
-                if number >= run.start or outcomes(self._lowering.facts, value) is None:
+                if number >= run.start or self._lowering.outcomes(value) is None:
                     self._lowering.materialize(value, handle.root.meta)
             live.append((("near", number - position, self._uses[node]), held))
         return live

@@ -4,6 +4,9 @@
     value_range(x)              (-inf, inf)
 
 NaN is in no range. Rounding is not counted: whoever asks leaves room for it.
+
+Of integers `Magnitudes` says how far from zero they are in arithmetic: if that is less than their
+dtype has, none has begun anew behind the largest.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from anyshape.loops.expr import Dtype, Scalar
+from anyshape.symbolic import Size
 
 Range = tuple[float, float]
 _Rule = Callable[..., Range]
@@ -113,3 +117,46 @@ def _of_float(scalar: Scalar, depth: int) -> Range:
     if rule is None or not depth:
         return _OF_RESULT.get(scalar.op, ANYTHING)
     return rule(*(value_range(arg, depth - 1) for arg in scalar.args))
+
+
+# -- integers --------------------------------------------------------------------------------------
+
+#: More than any tensor has elements.
+MOST_ELEMENTS: Final = 1 << 40
+
+
+class Magnitudes:
+    """Absolute values of integers, or more than these. `of_size` says it of sizes."""
+
+    def __init__(self, of_size: Callable[[Size], float]) -> None:
+        self._of_size = of_size
+        self._known: dict[Scalar, float] = {}
+
+    def of(self, scalar: Scalar) -> float:
+        found = self._known.get(scalar)
+        if found is None:
+            found = self._known[scalar] = self._of(scalar)
+        return found
+
+    def _of(self, scalar: Scalar) -> float:
+        match scalar.op:
+            case "constant":
+                return abs(scalar.data)
+            case "index":
+                return self._of_size(scalar.data)
+            case "add" | "sub":
+                return sum(map(self.of, scalar.args))
+            case "mul":
+                first, second = map(self.of, scalar.args)
+                return first * second if first and second else 0
+            case "neg" | "abs":
+                return self.of(scalar.args[0])
+            case "minimum" | "maximum":
+                return max(map(self.of, scalar.args))
+            case "where":
+                return max(map(self.of, scalar.args[1:]))
+            case _:
+                own = _magnitude(_OF_DTYPE.get(scalar.dtype, ANYTHING))
+                # A number below zero is a large one of a dtype without a sign.
+                is_kept = scalar.op == "cast" and scalar.dtype != "u8"
+                return min(own, self.of(scalar.args[0])) if is_kept else own

@@ -83,9 +83,18 @@ def _flex_attention(
         raise AbortCapture("flex_attention cannot be traced")
     if return_aux is not None:
         asked = {name: hooks.attribute(return_aux, name) for name in flex.AuxRequest._fields}
-        found = {name: _AUX[name](hooks, scores) for name in asked if hooks.truth(asked[name])}
-        return result, flex.AuxOutput(**found)
-    return (result, _logsumexp(hooks, scores)) if return_lse else result
+        found = {name: _AUX[name] for name in asked if hooks.truth(asked[name])}
+        is_empty = bool(found) and _is_empty(hooks, sizes)
+        rows = {} if is_empty else {name: make(hooks, scores) for name, make in found.items()}
+        return result, flex.AuxOutput(**rows)
+    if not return_lse:
+        return result
+    return result, None if _is_empty(hooks, sizes) else _logsumexp(hooks, scores)
+
+
+def _is_empty(hooks: Hooks, sizes: tuple[Any, ...]) -> bool:
+    """Whether there is no row of scores: of none, nothing is told."""
+    return not all(hooks.truth(hooks.compare("gt", size, 0)) for size in sizes[:-1])
 
 
 def _logsumexp(hooks: Hooks, scores: torch.Tensor) -> torch.Tensor:

@@ -12,12 +12,13 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.externals.as_written import given_to
 from anyshape.capture.externals.dict_views import own_view
 from anyshape.capture.externals.launch_objects import STAND_INS
 from anyshape.capture.hooks.caller_frames import called
 from anyshape.capture.hooks.reference import INPLACE, PlainHooks
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, bare
-from anyshape.capture.rewrite.instrument import is_instrumented, original_closure
+from anyshape.capture.rewrite.instrument import Watched, is_instrumented, original_closure
 from anyshape.capture.value_kinds import ATOMS, CODE
 
 _PLAIN_CONTAINERS: Final = frozenset({list, dict, set, OrderedDict, defaultdict, deque})
@@ -245,6 +246,9 @@ def _slots(kind: type) -> tuple[Any, ...]:
 class StrippingHooks(PlainHooks):
     """Plain Python after a capture was given up: traced numbers that are still about go nowhere."""
 
+    #: what the capture has watched
+    watched: Watched = ()
+
     def set_attribute(self, obj: object, name: str, value: object) -> None:
         setattr(obj, name, untraced(value))
 
@@ -263,10 +267,9 @@ class StrippingHooks(PlainHooks):
     def call(self, function: object, /, *args: object, **kwargs: object) -> Any:
         if type(function) is _NATIVE and isinstance(function.__self__, _CONTAINERS):
             return function(*map(_items, args), **{name: untraced(x) for name, x in kwargs.items()})
+        plain = {name: untraced(value) for name, value in kwargs.items()}
         return called(
-            function,
-            tuple(map(untraced, args)),
-            {name: untraced(value) for name, value in kwargs.items()},
+            function, *given_to(function, tuple(map(untraced, args)), plain, self.watched)
         )
 
 

@@ -25,6 +25,7 @@ from anyshape.capture.builtins.model import Hooks
 from anyshape.capture.builtins.scripted import python_of
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
 from anyshape.capture.builtins.triton_kernels import call_of_triton, is_constexpr_function, launch
+from anyshape.capture.externals.as_written import given_to
 from anyshape.capture.externals.launch_objects import Launcher
 from anyshape.capture.externals.native_values import BOUND
 from anyshape.capture.externals.untrace import untraced
@@ -89,11 +90,10 @@ class Callables:
                 tracer.leave_for(left)
         # One of the arguments may have left: those before it may hold traced numbers.
         # Not in the handler: what the callee raises would have `AbortCapture` as its context.
-        return called(
-            untraced(function),
-            tuple(map(untraced, args)),
-            {name: untraced(value) for name, value in kwargs.items()},
-        )
+        args = tuple(map(untraced, args))
+        kwargs = {name: untraced(value) for name, value in kwargs.items()}
+        args, kwargs = given_to(function, args, kwargs, tracer.watched)
+        return called(untraced(function), args, kwargs)
 
     # -- Python functions ------------------------------------------------------------------------
 

@@ -241,7 +241,7 @@ class _Tiles:
             return self._seen_tile(first, end, states)
         self._scope()
         bounds = MaskBounds(e, self.axis, self.keys, first, end, self.level, self._open)
-        may, _ = bounds.truth(seen)
+        may = bounds.may_hold(seen)
         self._close(self.keys)
         if may == "true":
             return self._seen_tile(first, end, states)

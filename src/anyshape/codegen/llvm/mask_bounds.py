@@ -6,10 +6,13 @@ Of numbers, the least and the largest in the tile are told; of conditions, wheth
 for some pair, and whether they do for all. What depends on queries alone is looked at in all lanes,
 what depends on keys alone in a loop over the keys: exact, and little beside the tile itself. What
 depends on both is followed through its operations; of those that are not known here, nothing is.
+Numbers that a mask is given may be any: what is told is true of small ones, and if one is not,
+nothing is known.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -19,7 +22,9 @@ from anyshape.codegen.llvm.reductions import neutral
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.loops.expr import FLOAT8, FLOATS, Axis, Scalar
 from anyshape.loops.linear import coefficient
-from anyshape.symbolic import Size
+from anyshape.loops.value_range import MOST_ELEMENTS, Magnitudes
+from anyshape.symbolic import Size, Symbol
+from anyshape.symbolic.expr import terms_of
 
 #: (the least, the largest)
 Bounds = tuple[str, str]
@@ -27,8 +32,6 @@ Bounds = tuple[str, str]
 Truth = tuple[str, str]
 
 _UNKNOWN: Final[Truth] = ("true", "false")
-#: More than any tensor has elements.
-_MOST_ELEMENTS: Final = 1 << 40
 
 
 class MaskBounds:
@@ -51,10 +54,31 @@ class MaskBounds:
         self.end = end
         self.level = level
         self.open_axis = open_axis
+        #: sizes that have to be small for what is told
+        self._given: dict[Symbol, None] = {}
+        self._magnitudes = Magnitudes(self._magnitude)
+        self._truths: dict[Scalar, Truth] = {}
+        self._bounds: dict[Scalar, Bounds | None] = {}
+
+    def may_hold(self, scalar: Scalar) -> str:
+        """Whether a condition may hold somewhere in the tile."""
+        e = self.e
+        may, _ = self.truth(scalar)
+        for symbol in self._given:
+            # From zero, both ways.
+            moved = e.let(f"add i64 {e.symbol(symbol)}, {MOST_ELEMENTS}")
+            may = _join(e, "or", may, e.let(f"icmp ugt i64 {moved}, {2 * MOST_ELEMENTS}"))
+        return may
 
     # -- conditions ----------------------------------------------------------------------------
 
     def truth(self, scalar: Scalar) -> Truth:
+        found = self._truths.get(scalar)
+        if found is None:
+            found = self._truths[scalar] = self._truth(scalar)
+        return found
+
+    def _truth(self, scalar: Scalar) -> Truth:
         e, name, args = self.e, scalar.op, scalar.args
         if scalar.dtype != "b1":
             return _UNKNOWN
@@ -93,10 +117,15 @@ class MaskBounds:
 
     def bounds(self, scalar: Scalar) -> Bounds | None:
         """As i64; None if they are not known."""
+        if scalar not in self._bounds:
+            self._bounds[scalar] = self._bounds_of(scalar)
+        return self._bounds[scalar]
+
+    def _bounds_of(self, scalar: Scalar) -> Bounds | None:
         e, name, args = self.e, scalar.op, scalar.args
         if scalar.dtype in FLOATS or scalar.dtype in FLOAT8:
             return None
-        if name == "index":
+        if name == "index" and self._magnitudes.of(scalar) < 1 << 63:
             found = self._linear(scalar.data)
             if found is not None:
                 return found
@@ -106,7 +135,8 @@ class MaskBounds:
         if scalar.dtype == "b1":
             may, must = self.truth(scalar)
             return e.let(f"zext i1 {must} to i64"), e.let(f"zext i1 {may} to i64")
-        if scalar.dtype in UNSIGNED or _most(scalar) >= 1 << (register_bits(scalar.dtype) - 1):
+        largest = 1 << (register_bits(scalar.dtype) - 1)
+        if scalar.dtype in UNSIGNED or self._magnitudes.of(scalar) >= largest:
             return None  # it may begin anew behind the largest number, or below zero
         if name == "cast":
             return self.bounds(args[0])
@@ -140,6 +170,16 @@ class MaskBounds:
                 for bound, each in ((low, a), (high, b))
             )
         return low, high
+
+    def _magnitude(self, size: Size) -> float:
+        """Of a size whose symbols are small, which is looked at."""
+        symbols: frozenset[Symbol] = getattr(size, "symbols", frozenset())
+        if not self.e.positions.keys().isdisjoint(symbols):
+            return math.inf
+        axes = {self.keys.symbol, *self.e.loops}
+        self._given |= dict.fromkeys(each for each in sorted(symbols, key=str) if each not in axes)
+        products = ((len(factors), abs(count)) for factors, count in terms_of(size))
+        return sum(count * MOST_ELEMENTS**factors for factors, count in products)
 
     # -- what depends on one axis --------------------------------------------------------------
 
@@ -226,22 +266,6 @@ def _join(e: Emitter, name: str, a: str, b: str) -> str:
 def _not(e: Emitter, text: str) -> str:
     known = {"true": "false", "false": "true"}.get(text)
     return known or e.let(f"xor i1 {text}, true")
-
-
-def _most(scalar: Scalar) -> float:
-    """More than its absolute value."""
-    name, args = scalar.op, scalar.args
-    if name == "constant":
-        return abs(scalar.data)
-    if name == "index":
-        return _MOST_ELEMENTS
-    if name in ("add", "sub"):
-        return sum(map(_most, args))
-    if name in ("neg", "cast", "abs"):
-        return _most(args[0])
-    if name in ("minimum", "maximum"):
-        return max(map(_most, args))
-    return 1 << register_bits(scalar.dtype)
 
 
 def _add(e: Emitter, a: Bounds, b: Bounds) -> Bounds:

@@ -16,7 +16,6 @@ from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require
 from anyshape.ops.families.normalization import onnx_layer_norm
 from anyshape.ops.families.padding import lower_constant_pad
 from anyshape.ops.gradient import Gradients, NoGradient, Term
-from anyshape.ops.lowering.index_cases import outcomes
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import DTYPES, Index, Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta
@@ -438,9 +437,9 @@ def known_mask(
     if mask is None or len(mask.sizes) < 2:
         return mask, is_causal
     shown = 1 if mask.dtype == "b1" else 0.0
-    if outcomes(c.facts, mask, lambda index: [le(index[-1], index[-2])]) != {shown}:
+    if c.outcomes(mask, lambda index: [le(index[-1], index[-2])]) != {shown}:
         return mask, is_causal
-    above = outcomes(c.facts, mask, lambda index: [gt(index[-1], index[-2])])
+    above = c.outcomes(mask, lambda index: [gt(index[-1], index[-2])])
     if above is not None and above <= {shown}:
         return None, is_causal
     is_square = c.same_sizes([*mask.sizes[-2:], scores[2]], [scores[2], scores[3], scores[3]])

@@ -25,7 +25,6 @@ from anyshape.ops.families.reductions import (
     whole,
 )
 from anyshape.ops.gradient import Gradients, NoGradient, Records, Term, zeros_like
-from anyshape.ops.lowering.index_cases import outcomes
 from anyshape.ops.lowering.pointwise_builder import as_dtype, elementwise, mapped, shifted
 from anyshape.ops.lowering.scalars import op, test, where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
@@ -215,7 +214,7 @@ def lower_running(fold: str, c: Lowering, input: Value, dim: Any, *, dtype: Any)
     source = as_dtype(c, input, total_dtype(input.dtype, dtype))
     if not input.sizes:
         return source
-    if source.dtype not in FLOATS and outcomes(c.facts, input) == {_NEUTRAL[fold]}:
+    if source.dtype not in FLOATS and c.outcomes(input) == {_NEUTRAL[fold]}:
         same = expr.constant(_NEUTRAL[fold], source.dtype)
         return c.values.new(source.sizes, source.dtype, lambda index: same)
     along = place(dim, len(input.sizes))

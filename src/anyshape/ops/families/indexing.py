@@ -21,7 +21,6 @@ from anyshape.ops.families.slice_gradient import spread, widened
 from anyshape.ops.families.slicing import selected, sliced
 from anyshape.ops.families.views import unsqueezed, without
 from anyshape.ops.gradient import Gradients, NoGradient, Term, place_of, zeros_like
-from anyshape.ops.lowering.index_cases import outcomes
 from anyshape.ops.lowering.pointwise_builder import broadcast_index, broadcast_sizes
 from anyshape.ops.lowering.scalars import cast, test, where
 from anyshape.ops.lowering.values import (
@@ -373,7 +372,7 @@ class Positions:
             return test("or", valid, nothing)
 
         inside = c.values.new(index.sizes, "b1", lambda at: self._found(index.at(at))[1], (index,))
-        if outcomes(c.facts, inside) not in ({1}, set()):
+        if c.outcomes(inside) not in ({1}, set()):
             key = ("positions", size, wraps, elements)
             c.require(index, key, holds, expr.OUT_OF_RANGE)
 

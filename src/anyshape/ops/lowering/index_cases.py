@@ -10,20 +10,39 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any, Final
 
 from anyshape.errors import Contradiction
 from anyshape.loops import expr
 from anyshape.loops.expr import FLOATS, Scalar
+from anyshape.loops.value_range import MOST_ELEMENTS, Magnitudes
 from anyshape.ops.lowering.values import Index, Value
-from anyshape.symbolic import Answer, Expr, Fact, Facts, Size, eq, ge, gt, le, lt, ne, not_, symbol
+from anyshape.symbolic import (
+    Answer,
+    Expr,
+    Fact,
+    Facts,
+    Size,
+    Symbol,
+    eq,
+    ge,
+    gt,
+    le,
+    lt,
+    ne,
+    not_,
+    symbol,
+)
 
 #: Floats are constants, and what is computed of them without rounding.
 Number = Size | float
 Case = tuple[Facts, Number]
 
 _MOST_CASES: Final = 64
+#: Scalars that an element is made of, each counted wherever it is used.
+_MOST_SCALARS: Final = 2000
 _COMPARISONS: Final[dict[str, Callable[[Size, Size], Fact]]] = {
     "lt": lt,
     "le": le,
@@ -50,10 +69,14 @@ def is_of_indices(value: Value) -> bool:
 
 
 def outcomes(
-    facts: Facts, value: Value, where: Callable[[Index], Sequence[Fact]] = lambda index: ()
+    facts: Facts,
+    value: Value,
+    where: Callable[[Index], Sequence[Fact]] = lambda index: (),
+    unbounded: Set[Symbol] = frozenset(),
 ) -> frozenset[float] | None:
     """The numbers that there are among the elements whose indices are as `where` says; None if
-    that is not known. There may be none."""
+    that is not known. There may be none. `unbounded`: symbols that are no sizes, whatever they were
+    declared with."""
     if not is_of_indices(value):
         return None
     index = [symbol(f"at{place}", backed=False) for place in range(len(value.sizes))]
@@ -66,8 +89,11 @@ def outcomes(
     except Contradiction:
         return frozenset()
     found: set[float] = set()
+    element = value.at(tuple(index))
+    if not _are_few(element, unbounded):
+        return None
     try:
-        for count, (known, number) in enumerate(_cases(facts, value.at(tuple(index)))):
+        for count, (known, number) in enumerate(_cases(facts, element)):
             exact = number if isinstance(number, float) else known.value(number)
             if exact is None or count >= _MOST_CASES:
                 return None
@@ -79,7 +105,9 @@ def outcomes(
 
 def _cases(facts: Facts, scalar: Scalar) -> Iterator[Case]:
     name, args = scalar.op, scalar.args
-    if name == "constant" or (name == "index" and not _has_positions(scalar)):
+    if name == "constant":
+        yield facts, _constant(scalar)
+    elif name == "index" and not _has_positions(scalar):
         yield facts, scalar.data
     elif name == "cast":
         yield from _cast(facts, scalar)
@@ -98,7 +126,7 @@ def _cases(facts: Facts, scalar: Scalar) -> Iterator[Case]:
             yield from [(known, int(first))] if is_decided else _cases(known, args[1])
     elif name == "not" and scalar.dtype == "b1":
         yield from ((known, int(not truth)) for known, truth in _truths(facts, args[0]))
-    elif name in _ARITHMETIC and scalar.dtype == "i64" and _most(scalar) < 1 << 63:
+    elif name in _ARITHMETIC and scalar.dtype == "i64":
         for known, numbers in _all_cases(facts, args):
             yield known, _ARITHMETIC[name](*numbers)
     elif name in _ARITHMETIC and scalar.dtype in FLOATS:
@@ -108,23 +136,51 @@ def _cases(facts: Facts, scalar: Scalar) -> Iterator[Case]:
         raise _Unknown
 
 
-#: More than any tensor has elements.
-_MOST_ELEMENTS: Final = 1 << 40
+def _are_few(scalar: Scalar, unbounded: Set[Symbol]) -> bool:
+    """Whether it can be followed: it is not long, and no number of it is beyond 64 bits, where they
+    begin anew behind the largest. `unbounded`: symbols that may be any integers."""
+
+    def of_size(size: Size) -> float:
+        if isinstance(size, int):
+            return abs(size)
+        return math.inf if any(map(is_unbounded, size.symbols)) else MOST_ELEMENTS
+
+    def is_unbounded(symbol: Symbol) -> bool:
+        lower = symbol.declared.lower
+        return symbol in unbounded or lower is None or lower < 0
+
+    magnitudes = Magnitudes(of_size)
+    lengths: dict[Scalar, float] = {}
+
+    def length(each: Scalar) -> float:
+        found = lengths.get(each)
+        if found is None:
+            found = 1 + sum(map(length, each.args))
+            if each.op in _ARITHMETIC and each.dtype == "i64" and magnitudes.of(each) >= 1 << 63:
+                found = math.inf
+            lengths[each] = found
+        return found
+
+    return length(scalar) <= _MOST_SCALARS
 
 
-def _most(scalar: Scalar) -> float:
-    """More than its absolute value: numbers of 64 bits begin anew behind the largest."""
-    if scalar.op == "constant":
-        return abs(scalar.data)
-    if scalar.op in ("add", "sub"):
-        return sum(map(_most, scalar.args))
-    if scalar.op in ("neg", "cast"):
-        return _most(scalar.args[0])
-    if scalar.op == "mul":
-        return _most(scalar.args[0]) * _most(scalar.args[1])
-    if scalar.op == "where":
-        return max(map(_most, scalar.args[1:]))
-    return _MOST_ELEMENTS
+#: How floats are packed. (Half of a float32 is a bfloat16.)
+_FORMATS: Final = {"f64": "<d", "f32": "<f", "f16": "<e", "bf16": "<f"}
+
+
+def _constant(scalar: Scalar) -> Number:
+    """A float that its dtype has: others are rounded where they are computed with."""
+    number, dtype = scalar.data, scalar.dtype
+    if dtype not in FLOATS or not math.isfinite(number):
+        return number
+    try:
+        data = struct.pack(_FORMATS[dtype], number)
+    except OverflowError:
+        raise _Unknown from None
+    (kept,) = struct.unpack(_FORMATS[dtype], data)
+    if kept != number or (dtype == "bf16" and any(data[:2])):
+        raise _Unknown
+    return number
 
 
 #: Whole numbers up to this one are in all kinds of floats.
