@@ -406,6 +406,10 @@ CORNERS = torch.tensor(
 )
 
 
+#: At -0.0, eager's own loops over vectors give another infinity than over single elements.
+OF_EITHER_ZERO = {"logit"}
+
+
 @pytest.mark.parametrize("name", POINTWISE)
 def test_function(name: str) -> None:
     function = POINTWISE[name]
@@ -413,7 +417,8 @@ def test_function(name: str) -> None:
     for size in SIZES:
         x = torch.rand(size, WIDTH, generator=devices.generator(size)) + 0.01
         compare(outcome(function, x), outcome(compiled, x))
-    compare(outcome(function, CORNERS[None]), outcome(compiled, CORNERS[None]))
+    corners = CORNERS[None] if name not in OF_EITHER_ZERO else CORNERS.abs()[None]
+    compare(outcome(function, corners), outcome(compiled, corners))
     wide = torch.linspace(0.1, 0.9, 12, dtype=torch.float64).view(2, 6)
     compare(outcome(function, wide), outcome(compiled, wide), 1e-9)
     is_by_rows(compiled)

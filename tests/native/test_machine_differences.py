@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import platform
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -98,7 +99,15 @@ def _check(functions: dict[str, Callable[[Tensor, Tensor], Tensor]], a: Tensor, 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_integers(dtype: torch.dtype) -> None:
     a, b = _pairs(_integers(dtype), dtype)
-    _check(OF_INTEGERS, a, torch.where(b == 0, 1, b))
+    b = torch.where(b == 0, 1, b)
+    if platform.machine() == "x86_64" and dtype in (torch.int32, torch.int64):
+        # There eager's own division ends the process.
+        functions = {name: each for name, each in OF_INTEGERS.items() if name != "truncated"}
+        _check(functions, a, b)
+        kept = (a != torch.iinfo(dtype).min) | (b != -1)
+        _check({"truncated": OF_INTEGERS["truncated"]}, a[kept], b[kept])
+    else:
+        _check(OF_INTEGERS, a, b)
 
 
 @pytest.mark.parametrize("name", ["floor_divide", "remainder"])

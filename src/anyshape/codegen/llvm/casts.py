@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, constant, register_bits, vector
 from anyshape.codegen.llvm.emitter import Emitter
-from anyshape.codegen.llvm.float8 import decoded, encoded
+from anyshape.codegen.llvm.float8 import FORMATS, decoded, encoded
 from anyshape.loops.expr import FLOAT8, FLOATS, HALVES, Dtype
 
 
@@ -16,7 +16,10 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
         return text
     lanes = e.lanes_if(wide)
     if source in FLOAT8:
-        return cast(e, decoded(e, text, source, lanes), "f32", target, wide)
+        found = cast(e, decoded(e, text, source, lanes), "f32", target, wide)
+        if target in FLOATS or target == "b1" or not FORMATS[source].unsigned_zero:
+            return found
+        return _zero_for_nan(e, found, text, source, target, lanes)
     if target in FLOAT8:
         return encoded(e, cast(e, text, source, "f32", wide), target, lanes)
     have, want = vector(REGISTER[source], lanes), vector(REGISTER[target], lanes)
@@ -39,6 +42,18 @@ def cast(e: Emitter, text: str, source: Dtype, target: Dtype, wide: bool) -> str
     if register_bits(source) > register_bits(target):
         return e.let(f"trunc {have} {text} to {want}")
     return e.let(f"{'zext' if source in UNSIGNED else 'sext'} {have} {text} to {want}")
+
+
+def _zero_for_nan(
+    e: Emitter, found: str, code: str, source: Dtype, target: Dtype, lanes: int
+) -> str:
+    """A format with a single code for NaN: torch's compiler has made it 0 as an integer."""
+    if e.machine.saturates:
+        return found  # the instruction gives that, too
+    bytes, want = vector("i8", lanes), vector(REGISTER[target], lanes)
+    nan = e.let(f"icmp eq {bytes} {code}, {constant(FORMATS[source].nan, 'i8', lanes)}")
+    zero = constant(0, REGISTER[target], lanes)
+    return e.select(vector("i1", lanes), nan, want, zero, found)
 
 
 def _to_integer(e: Emitter, text: str, source: Dtype, target: Dtype, lanes: int) -> str:
