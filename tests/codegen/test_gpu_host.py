@@ -25,6 +25,8 @@ from anyshape.backends.native.source import gpu_source_of
 from anyshape.capture.record import result_metas
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
+from anyshape.graph.aliasing import Foreign
+from anyshape.graph.lowering import Lowering
 from anyshape.graph.materialize import Materialize
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names
@@ -519,3 +521,34 @@ def test_code_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = cuda_segment._Table([code], 0, GpuTarget((9, 0), 78, 200_000))  # pyright: ignore[reportArgumentType]
     assert made._loaded(len(TABLE)) == 0
     assert made.said("cuda: kernel could not be started") == "kernel_w4: no room"
+
+
+def _counted(x: Tensor, step: Tensor) -> tuple[Tensor, ...]:
+    scale = 1 - 0.9**step
+    y = x / scale
+    y.addcdiv_(x, x * x + 1, value=-0.1)
+    y *= step
+    return y, y.bfloat16() * scale, torch.where(x > 0, x, scale.float())
+
+
+def test_tensors_of_one_element_on_the_processor_are_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Operators on a GPU take them; others are torch's. The step is written to between reads."""
+    given = Lowering._given
+
+    def elsewhere(self: Any, name: str, meta: Any, layout: Any = None) -> Any:
+        if meta is not None and not meta.shape:
+            return Foreign(name, meta)
+        return given(self, name, meta, layout)
+
+    monkeypatch.setattr(Lowering, "_given", elsewhere)
+    backend = Backend()
+    compiled = anyshape.compile(_counted, dynamic=True, backend=backend)
+    for rows in (5, 1, 12):
+        x, step = torch.randn(rows, 12), torch.tensor(2.0, dtype=torch.float64)
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x, step), _counted(x, step))
+            step += 1
+    assert set(backend.called) <= {"pow", "rsub", "to", "sub", "rpow", "float"}, backend.called
+    assert backend.launches

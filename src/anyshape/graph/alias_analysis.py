@@ -53,6 +53,10 @@ class Sharing:
         """Whether any tensor is written to, as far as operators tell."""
         return bool(self._written)
 
+    def is_written_to(self, first: torch.fx.Node) -> bool:
+        """Whether an operator may write to a tensor or to a view of it."""
+        return first in self._written
+
     def matters(self, node: torch.fx.Node) -> bool:
         """Whether anybody could tell a copy made here from a view."""
         first = self.first(node)

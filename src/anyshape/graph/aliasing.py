@@ -129,10 +129,12 @@ class TensorView:
 
 
 class Foreign:
-    """A tensor that only Python code handles: sparse, complex, quantised."""
+    """A tensor that only Python code handles: sparse, complex, quantised, or, with its meta, on
+    another device."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, elsewhere: Meta | None = None) -> None:
         self.name = name
+        self.elsewhere = elsewhere
 
 
 class Several(tuple[Any, ...]):

@@ -29,11 +29,13 @@ from anyshape.graph.plan import (
     Unlowerable,
     paired_tree,
 )
+from anyshape.loops import expr
 from anyshape.ops.bind import Unbound, works_in_place
 from anyshape.ops.effects import may_be_written, schema_of_extension, written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.kernel_launch import KernelLaunch
-from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef
+from anyshape.ops.lowering.scalars import cast
+from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
 from anyshape.ops.op import OpKind as Kind
@@ -90,19 +92,31 @@ class Calling(Mutation):
         found = self._env[node]
         return self._number_of(meta) if is_size(found) and is_size(meta) else found
 
-    def _values(self, tree: object) -> Any:
-        """Handles as the values that they have now."""
+    def _values(self, tree: object, scalars: bool = False) -> Any:
+        """Handles as the values that they have now. `scalars`: a tensor of one element on the
+        processor is a number of the kernel."""
         if isinstance(tree, TensorView):
             return tree.value(self.values)
         if isinstance(tree, Foreign):
+            if scalars and _is_host_scalar(tree.elsewhere):
+                return self._host_scalar(tree)
             raise NotLowered("a tensor that only Python handles")
         if isinstance(tree, dict):
-            return {key: self._values(item) for key, item in tree.items()}
+            return {key: self._values(item, scalars) for key, item in tree.items()}
         if isinstance(tree, tuple | list):
-            return (list if isinstance(tree, list) else tuple)(map(self._values, tree))
+            items = [self._values(item, scalars) for item in tree]
+            return items if isinstance(tree, list) else tuple(items)
         if isinstance(tree, slice):
             return slice(*(self._values(part) for part in (tree.start, tree.stop, tree.step)))
         return tree
+
+    def _host_scalar(self, tensor: Foreign) -> Value:
+        """Read where the program uses it: it may be written to later."""
+        assert tensor.elsewhere is not None
+        name = self._name("c")
+        self.steps.append(PythonCall("call_method", "item", (TensorRef(tensor.name),), {}, name))
+        dtype = DTYPES[tensor.elsewhere.dtype]
+        return self.values.host_scalar(cast(expr.number(name), dtype), dtype)
 
     def _metas(self, tree: Any) -> Any:
         if isinstance(tree, TensorView):
@@ -262,7 +276,7 @@ class Calling(Mutation):
             return Foreign(name)
         if meta.device != self.device:
             if meta.device.type in ("cpu", "cuda"):
-                return Foreign(name)
+                return Foreign(name, meta)
             raise Unlowerable(f"a tensor on {meta.device}")
         dtype = DTYPES[meta.dtype]
         own = meta if layout is None else meta.like(layout=layout)
@@ -272,6 +286,19 @@ class Calling(Mutation):
             return TensorView(Storage(meta, value, True), meta)
         self._laid_out[value] = own
         return TensorView(Storage(meta, value, relaid=True), meta)
+
+
+def _is_host_scalar(meta: Meta | None) -> bool:
+    """Whether operators on a GPU take a tensor of the processor as a number. What is no float of
+    Python's is left to torch."""
+    return (
+        meta is not None
+        and meta.device.type == "cpu"
+        and not meta.shape
+        and meta.dtype.is_floating_point
+        and meta.dtype in DTYPES
+        and not meta.requires_grad
+    )
 
 
 def entangle(roots: list[Storage]) -> None:

@@ -234,6 +234,8 @@ class Lowering(Settling):
         if of_each is not None:
             return self._views_of_each(of_each, call)
         if call.in_place:
+            if not isinstance(call.first, TensorView):
+                raise NotLowered("a tensor that only Python handles")
             self.read = handles_in((args, kwargs))[1:]
             if entry.op.name != "setitem":  # which writes to a part only
                 self.check_no_overlap(call.first)
@@ -243,15 +245,22 @@ class Lowering(Settling):
         row = NATIVE.get(entry.op.name)
         if row is None:
             raise NotLowered("no native code yet")
-        values = self._values(call.arguments)
+        values = self._values(call.arguments, self._takes_host_scalars(entry.op))
         made = self._not_an_argument(row(self, **_for_row(row, call.op, values)), values)
         if call.in_place:
             target = call.first
-            assert isinstance(target, TensorView)
             self._agrees(made, target.meta)
             self.write(target, made)
             return target
         return self._bound(made, self.result)
+
+    def _takes_host_scalars(self, op: Op) -> bool:
+        result = self.result
+        return (
+            op.lowering is OpKind.POINTWISE
+            and isinstance(result, Meta)
+            and result.device == self.device
+        )
 
     def _require_moves(self, op: Op, handles: Sequence[TensorView]) -> None:
         """Of dtypes that torch only stores, elements are moved and cast: it may have nothing else,

@@ -16,31 +16,18 @@ was kept for it alone. They are stages as well, as long as effects stay in order
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
-import torch
 import torch.fx
 
-from anyshape.graph.alias_analysis import is_part, result_of, root_of
-from anyshape.graph.size_symbols import shown_by, symbols_in
+from anyshape.graph.alias_analysis import result_of, root_of
+from anyshape.graph.stage import Node, Stage, is_number, stage_of
 from anyshape.ops.bind import works_in_place
 from anyshape.ops.effects import may_draw, written_by
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import CALL, RESULT, SYMBOL, UNRECORDED
+from anyshape.ops.node_meta import CALL, UNRECORDED
 from anyshape.ops.table import lookup
-from anyshape.symbolic import Symbol
-
-Node = torch.fx.Node
-
-
-class Stage(NamedTuple):
-    graph: torch.fx.Graph
-    #: what it takes, and what it gives: nodes of the whole graph
-    inputs: tuple[Node, ...]
-    outputs: tuple[Node, ...]
-    #: what it takes besides: sizes that no tensor among its inputs shows
-    symbols: tuple[Symbol, ...]
 
 
 def stages(graph: torch.fx.Graph) -> list[Stage]:
@@ -52,46 +39,7 @@ def stages(graph: torch.fx.Graph) -> list[Stage]:
     seen = {each for each in given if each.op != "placeholder" and _has_grad(each)}
     level = _apart(nodes, _levels(nodes, seen), seen)
     last = max((level[node] for node in nodes if node.op != "placeholder"), default=0)
-    return [_stage(nodes, level, number, given) for number in range(last + 1)]
-
-
-def _stage(nodes: Sequence[Node], level: dict[Node, int], number: int, given: list[Node]) -> Stage:
-    own = {node for node in nodes if node.op != "placeholder" and level[node] == number}
-    for node in reversed(nodes):
-        if node in own:
-            own |= {each for each in node.all_input_nodes if _is_number(each)}
-    modes = {node for node in nodes if node.target is torch._C._set_grad_enabled}
-    read = {each for node in own for each in node.all_input_nodes if each not in own}
-    graph = torch.fx.Graph()
-    mapped: dict[Node, Node] = {}
-    inputs = [node for node in nodes if node in read]
-    for node in inputs:
-        made = mapped[node] = graph.placeholder(node.name)
-        made.meta = {key: value for key, value in node.meta.items() if key != CALL}
-        if is_part(node):
-            made.meta[RESULT] = result_of(node)
-    symbols = _hidden(own, inputs)
-    for symbol in symbols:
-        graph.placeholder(symbol.name).meta[SYMBOL] = symbol
-    for node in nodes:
-        if node in own or node in modes:
-            mapped[node] = graph.node_copy(node, mapped.__getitem__)
-    behind = {each for node in nodes if level[node] > number for each in node.all_input_nodes}
-    outputs = [
-        node
-        for node in nodes
-        if node in own and (node in given or (node in behind and not _is_number(node)))
-    ]
-    graph.output(tuple(mapped[node] for node in outputs))
-    return Stage(graph, tuple(inputs), tuple(outputs), symbols)
-
-
-def _hidden(nodes: Set[Node], inputs: Sequence[Node]) -> tuple[Symbol, ...]:
-    needed = {symbol for node in (*nodes, *inputs) for symbol in symbols_in(node)}
-    of_data = {node.meta[SYMBOL] for node in nodes if SYMBOL in node.meta}
-    given = {node.meta[SYMBOL] for node in inputs if SYMBOL in node.meta}
-    hidden = needed - shown_by(inputs) - given - of_data
-    return tuple(sorted(hidden, key=lambda symbol: symbol.name))
+    return [stage_of(nodes, level, number, given) for number in range(last + 1)]
 
 
 def _levels(nodes: Sequence[Node], seen: set[Node]) -> dict[Node, int]:
@@ -129,7 +77,7 @@ def _apart(nodes: Sequence[Node], level: dict[Node, int], seen: set[Node]) -> di
         near = [
             each
             for each in node.all_input_nodes
-            if each.op != "placeholder" and level[each] == level[node] and not _is_number(each)
+            if each.op != "placeholder" and level[each] == level[node] and not is_number(each)
         ]
         # Several results are one node's, and go together.
         is_tensor = isinstance(result_of(node), Meta)
@@ -194,13 +142,6 @@ def _written(node: Node) -> list[Node]:
     if works_in_place(call.function, call.args, call.kwargs):
         found.append(node.args[0] if node.args else node.kwargs["input"])
     return [root_of(each) for each in found if isinstance(each, Node)]
-
-
-def _is_number(node: Node) -> bool:
-    """A number made of numbers, which takes nothing to make."""
-    if node.op == "placeholder" or CALL in node.meta or result_of(node) is not None:
-        return False
-    return all(SYMBOL in each.meta or _is_number(each) for each in node.all_input_nodes)
 
 
 def _has_grad(node: Node) -> bool:

@@ -27,6 +27,7 @@ from anyshape.backends.native.variant import Variant
 from anyshape.config import config
 from anyshape.events.native_counts import count
 from anyshape.graph.alias_analysis import function_of, match_of, result_of, root_of
+from anyshape.graph.placed_stages import device_of
 from anyshape.graph.plan import leaves
 from anyshape.ops.effects import changes_argument, writes_untold, written_by
 from anyshape.ops.higher_order_ops import region_of
@@ -38,7 +39,7 @@ from anyshape.ops.runtime_checks import check_dense, check_sizes
 from anyshape.ops.table import lookup
 from anyshape.runtime.cuda.graph_pool import CannotRecord, GraphDevice
 from anyshape.symbolic import Size, Symbol, product, substitute
-from anyshape.symbolic.expr import bare_symbol
+from anyshape.symbolic.expr import bare_symbol, symbols_of
 
 #: Shapes whose calls are counted; the count begins anew behind it.
 _MOST_COUNTED: Final = 4096
@@ -107,15 +108,29 @@ def why_not(graph: torch.fx.Graph) -> str:
         return "it has tensors on the CPU"
     if len(found) != 1:
         return "it has tensors on several GPUs"
-    for node in graph.nodes:
-        if node.op not in ("call_function", "call_method"):
-            continue
-        with_tensors = any(map(_metas, node.all_input_nodes))
-        if SYMBOL in node.meta and with_tensors:
-            return f"`{node.name}` waits for the GPU: its value is needed on the CPU"
-        if region_of(node.target) is not None or not only_starts_kernels(function_of(node)):
-            return f"`{node.name}` may do more than start kernels"
+    return next(filter(None, map(_why_not_node, graph.nodes)), "")
+
+
+def _why_not_node(node: torch.fx.Node) -> str:
+    if node.op not in ("call_function", "call_method"):
+        return ""
+    given = [meta for each in node.all_input_nodes for meta in _metas(each)]
+    if (SYMBOL in node.meta and given) or _sizes_of_data(_metas(node)) - _sizes_of_data(given):
+        return f"`{node.name}` waits for the GPU: its value is needed on the CPU"
+    if region_of(node.target) is not None or not only_starts_kernels(function_of(node)):
+        return f"`{node.name}` may do more than start kernels"
     return ""
+
+
+def _sizes_of_data(metas: Sequence[Meta]) -> set[Symbol]:
+    sizes = [size for meta in metas for size in meta.shape]
+    return {each for size in sizes for each in symbols_of(size) if not each.backed}
+
+
+def recordable_place(node: torch.fx.Node) -> tuple[torch.device, bool] | None:
+    """The device of an operator, and whether it may be a part of a CUDA graph."""
+    device = device_of(node)
+    return None if device is None else (device, not _why_not_node(node))
 
 
 #: What has code in Python and no row, and does nothing that a replay would miss: modes are compared

@@ -15,7 +15,7 @@ from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable
 from anyshape.graph.saving_operators import SavingOperators
-from anyshape.graph.training_stages import Stage
+from anyshape.graph.stage import Stage
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import RESULT, SYMBOL
 from anyshape.support.random_state import State, default_generators
@@ -478,7 +478,7 @@ def places_of(
                     known.setdefault(symbol, (number, dim))
     missing = [symbol.name for symbol in needed if symbol not in known]
     if missing:
-        raise Unlowerable(f"a result requires grad, and no input has {missing[0]} as a size")
+        raise Unlowerable(f"no input has {missing[0]} as a size")
     return known
 
 

@@ -25,6 +25,7 @@ from anyshape.ops.lowering.scalars import (
 )
 from anyshape.ops.lowering.values import (
     Factors,
+    HostScalar,
     Index,
     IndexMap,
     Lowering,
@@ -136,7 +137,9 @@ def in_full_on_gpus(c: Lowering) -> Sequence[int]:
 
 def _is_number(lowering: Lowering, operand: Operand) -> bool:
     """A tensor of one element is one on the processor, and an operand like all others on a GPU."""
-    return not isinstance(operand, Value) or (not operand.sizes and not lowering.on_gpu)
+    if not isinstance(operand, Value) or isinstance(operand, HostScalar):
+        return True
+    return not operand.sizes and not lowering.on_gpu
 
 
 def _is_rounded(operand: Operand, dtype: Dtype) -> bool:

@@ -163,6 +163,13 @@ class Value:
         return self.factors or tuple((size,) for size in self.sizes)
 
 
+class HostScalar(Value):
+    """A tensor of one element on the processor, in a graph for a GPU: kernels take it as they take
+    a number of Python's, and torch rounds it no more than that."""
+
+    __slots__ = ()
+
+
 #: from an index of the view to the index of what it is a view of
 IndexMap = Callable[[Index], Index]
 
@@ -204,6 +211,9 @@ class Values:
         return Value(
             sizes, dtype, at, parents, self._now, cost=cost, memory=memory, factors=factors
         )
+
+    def host_scalar(self, number: Scalar, dtype: Dtype) -> HostScalar:
+        return HostScalar((), dtype, lambda index: number, (), self._now)
 
     def now_stored(self, value: Value, memory: Memory) -> None:
         """A value is in memory from now on."""
