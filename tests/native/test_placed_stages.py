@@ -43,7 +43,7 @@ class Cut:
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
     made = Cut()
-    monkeypatch.setattr(backend, "_placed", made)
+    monkeypatch.setattr(backend, "placed", made)
     return made
 
 

@@ -26,6 +26,7 @@ from anyshape.backends.native.build import (
     segment_source,
 )
 from anyshape.backends.native.no_autocast import is_any_autocast, without_autocast
+from anyshape.backends.native.placed import built_in_places, placed, wants_cuda_graphs
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.report import NativeReport, StagedReport, TrainingReport
 from anyshape.backends.native.small_graphs import least_elements
@@ -45,12 +46,10 @@ from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.inline_backward import computes_gradients
 from anyshape.graph.lowering import Lowering
-from anyshape.graph.placed_stages import device_of, placed_stages
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
 from anyshape.graph.saving_operators import SavingOperators
 from anyshape.graph.schedule import Schedule, schedule
-from anyshape.graph.size_symbols import shown_by
 from anyshape.graph.stage import Stage
 from anyshape.graph.training_stages import stages
 from anyshape.loops import expr
@@ -66,7 +65,6 @@ from anyshape.ops.node_meta import (
     FACTS,
     LAYOUT,
     REPORT,
-    SYMBOL,
 )
 from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.errors import NativeUnavailable
@@ -136,8 +134,8 @@ def _built(
     if config.native_training and is_recorded(graph.graph.nodes):
         return _built_with_gradients(graph, now)
     own = variant or Variant()
-    if not at_once and variant is None and (parts := _placed(graph)):
-        return _built_in_places(graph, parts, now)
+    if not at_once and variant is None and (parts := placed(graph)):
+        return built_in_places(graph, parts, partial(_built, examples=[], now=now))
     progress.graph()
     plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, few_rows=own.few_rows)
     segments = [part for part in made.parts if isinstance(part, Segment)]
@@ -196,49 +194,6 @@ def _in_program_layout(graph: torch.fx.GraphModule, run: Callable[..., Any]) -> 
     return given
 
 
-def _placed(graph: torch.fx.GraphModule) -> list[Stage]:
-    """The graph in parts, if it is on several devices, or would be a CUDA graph but for some of its
-    operators; empty if it is not worth it."""
-    if not any(device.type == "cuda" for device in map(device_of, graph.graph.nodes) if device):
-        return []
-    if not _wants_cuda_graphs(graph):
-        return placed_stages(graph.graph)
-    from anyshape.backends.native.cuda_graphs import recordable_place
-
-    return placed_stages(graph.graph, recordable_place)
-
-
-def _built_in_places(
-    graph: torch.fx.GraphModule, parts: Sequence[Stage], now: bool
-) -> Callable[..., Any]:
-    built: list[Callable[..., Any]] = []
-    reports: list[Any] = []
-    expected = list(graph.meta.get(EXPECTED, ()))
-    for part in parts:
-        own = _LazyGraphModule(torch.nn.Module(), part.graph)
-        # What is known to be true of data is checked by the first part that could rely on it.
-        known = {*part.symbols, *shown_by(part.graph.nodes)}
-        known |= {node.meta[SYMBOL] for node in part.graph.nodes if SYMBOL in node.meta}
-        checked = tuple(fact for fact in expected if fact.symbols <= known)
-        expected = [fact for fact in expected if fact not in checked]
-        own.meta |= graph.meta | {EXPECTED: checked}
-        try:
-            built.append(_built(own, [], now))
-        except Unlowerable as why:
-            own.meta[REPORT] = NativeReport(whole=str(why))
-            built.append(run_graph(own, []))
-        reports.append(own.meta[REPORT])
-    if expected or all(each.whole for each in reports):
-        raise Unlowerable("what is known of data is spread over several devices")
-    graph.meta[REPORT] = StagedReport(reports)
-    return in_stages(FunctionalGraph(graph.graph), parts, built)
-
-
-def _wants_cuda_graphs(graph: torch.fx.GraphModule) -> bool:
-    wanted = config.cuda_graphs
-    return bool(graph.meta.get(CUDA_GRAPHS) if wanted == "auto" else wanted)
-
-
 def _by_shape(
     graph: torch.fx.GraphModule,
     device: torch.device,
@@ -247,7 +202,7 @@ def _by_shape(
     functions: Sequence[Callable[..., Any] | DeferredCode],
 ) -> Callable[..., Any]:
     """The same function, by CUDA graphs where they are asked for."""
-    if device.type != "cuda" or not _wants_cuda_graphs(graph):
+    if device.type != "cuda" or not wants_cuda_graphs(graph):
         return run
     from anyshape.backends.native.cuda_graphs import by_shape
 
