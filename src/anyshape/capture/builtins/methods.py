@@ -61,7 +61,7 @@ def method(
         method = getattr(hooks.specialized(owner, f"`{name}` of it"), name)
         return pure(hooks, method, args, kwargs)
     if isinstance(owner, enum.Enum) and isinstance(owner, tuple(_ENUMERATED)):
-        bound, owner = _as_data(hooks, owner, name)
+        owner = _as_data(hooks, owner, name)
     if type(owner) in ATOMS or type(owner) is VERSION:
         if type(owner) is str and name == "format":
             return braces(hooks, owner, args, kwargs)
@@ -99,14 +99,15 @@ def method(
     raise AbortCapture(f"cannot trace into `{name}` of a {type(owner).__name__}")
 
 
-def _as_data(hooks: Hooks, member: Any, name: str) -> tuple[object, object]:
-    """A method of the text or number that a member of an enumeration is, and that."""
+def _as_data(hooks: Hooks, member: Any, name: str) -> object:
+    """The text or number that a member of an enumeration is, where a method is about that."""
+    kind = next(kind for kind in _ENUMERATED if isinstance(member, kind))
+    if name not in vars(kind) or name in _OF_THE_MEMBER:
+        raise AbortCapture(f"cannot trace into `{name}` of a {type(member).__name__}")
     path = hooks.tracer.path_of(member)
     if path is not None:
         hooks.tracer.guard(Kind.IDENTITY, path, member)
-    kind = next(kind for kind in _ENUMERATED if isinstance(member, kind))
-    plain = _ENUMERATED[kind](member)
-    return getattr(plain, name), plain
+    return _ENUMERATED[kind](member)
 
 
 _ENUMERATED: Final[dict[type, Callable[[Any], object]]] = {
@@ -114,6 +115,11 @@ _ENUMERATED: Final[dict[type, Callable[[Any], object]]] = {
     int: int.__int__,
     float: float.__float__,
 }
+#: Methods of texts and numbers that look at what the member is beside its value; so do all that
+#: every object has.
+_OF_THE_MEMBER: Final = frozenset(
+    {"__format__", "__getattribute__", "__new__", "__sizeof__", "format"}
+)
 
 #: Containers that show another one, which is guarded where it came from outside.
 _READ_ONLY: Final = frozenset(
