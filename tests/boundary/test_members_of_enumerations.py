@@ -25,7 +25,7 @@ class Share(float, enum.Enum):
     A, B = 1.5, -0.0
 
 
-class Text(enum.StrEnum):
+class Text(str, enum.Enum):  # noqa: UP042 another class than StrEnum, with other methods
     A, B = "x{}y", "q"
 
 
