@@ -116,6 +116,8 @@ def _with_ones(
     inside of it, by which torch does not take the view for channels-last any more."""
     if len(shape) not in (4, 5) or meta.shape == shape:
         return strides
+    if any(type(size) is int and size == 0 for size in shape):
+        return strides  # of nothing, torch says that it is not
     if not _looks_channels_last(q, shape, strides):
         return strides
     why = "a size of 1 leaves open whether a view is channels-last"
