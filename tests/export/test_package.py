@@ -357,3 +357,48 @@ def test_packages_of_earlier_versions_keep_loading(file: Path):
 def test_there_is_a_package_of_every_version():
     kept = {file.stem.rpartition("_")[2] for file in FIXTURES.glob("*.zip")}
     assert kept >= {f"v{version}" for version in range(1, packages.VERSION + 1)}
+
+
+class Holder:
+    """Things by names that a module has itself, and by one that it does not."""
+
+    def __init__(self) -> None:
+        for name in ("train", "type", "named", "state_dict"):
+            setattr(self, name, nn.Linear(4, 4))
+        self.forward = torch.randn(4)
+
+
+class OwnNames(nn.Module):
+    """Modules by names that the class has already: they are found in `_modules` alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("train", "type", "named", "state_dict"):
+            setattr(self, name, nn.Linear(4, 4))
+        self.__dict__["hidden"] = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        held: Any = self._modules
+        x = held["train"](held["type"](held["named"](x)))
+        return self.__dict__["hidden"](held["state_dict"](x))
+
+
+holder, own_names = Holder(), OwnNames()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: holder.train(holder.type(holder.named(x))) * holder.forward,  # pyright: ignore[reportAttributeAccessIssue] set by setattr
+        own_names,
+        lambda x: own_names(x) + holder.state_dict(x),  # pyright: ignore[reportAttributeAccessIssue] set by setattr
+    ],
+    ids=["of an object", "of a module", "of both, as globals"],
+)
+def test_weights_by_names_that_every_module_has(program: Any, tmp_path: Path):
+    with torch.no_grad():
+        exported = anyshape.export(program, (torch.ones(3, 4),), dynamic_shapes={"x": "n 4"})
+        exported.save(tmp_path / "it.zip")
+        for each in (exported, anyshape.load(tmp_path / "it.zip")):
+            x = torch.randn(5, 4)
+            torch.testing.assert_close(each(x), program(x))

@@ -193,7 +193,7 @@ class GraphBuilder:
         if name is None:
             name = _name_in_module(path)
             name = name if name is not None and self._is_free(name) else None
-        if name is None:
+        if name is None or not _OF_MODULES.isdisjoint(name.split(".")):
             name = f"{CONSTANTS}{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
             self._constants += 1
         put_tensor(self._root, name, value, isinstance(value, torch.nn.Parameter))
@@ -330,7 +330,9 @@ def _name_in_module(path: Path) -> str | None:
 _VARIABLE: Final = re.compile(r"L\['(\w+)'\]")
 _STATE: Final = re.compile(r"optimizer\.\w+\.\d+")
 _HOLDS_TENSORS: Final = ("_parameters", "_buffers")
-_HOLDERS: Final = (*_HOLDS_TENSORS, "_modules")
+_HOLDERS: Final = (*_HOLDS_TENSORS, "_modules", "__dict__")
+#: what a module has anyway (`train`, `type`): nothing else is found there by such a name
+_OF_MODULES: Final = frozenset(dir(torch.nn.Module()))
 _STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 _PLAIN_DEFAULTS: Final = (type(None), bool, int, float, str)
 _WORDS: Final = re.compile(r"[\W_]+")
