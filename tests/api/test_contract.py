@@ -7,6 +7,7 @@ import functools
 import inspect
 import pickle
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -418,6 +419,22 @@ def test_a_size_that_the_spec_does_not_name_is_hinted_at():
         compiled(ones(6), ones(6))
 
 
+class Seen:
+    def __init__(self, count: int) -> None:
+        self.counts = [count, 0]
+
+
+def test_an_integer_that_the_spec_does_not_name_is_hinted_at():
+    def masked(x: Tensor, seen: Seen) -> Tensor:
+        return x + ones(seen.counts[0])
+
+    compiled = anyshape.compile(masked, shapes={"x": "n"})
+    with pytest.raises(
+        ConstraintViolation, match=r"\(seen.counts\[0\] is 6, and the spec does not"
+    ):
+        compiled(ones(6), Seen(6))
+
+
 def test_a_range_that_another_size_narrows():
     def tied(x: Tensor, y: Tensor) -> Tensor:
         if y.shape[0] < 5:
@@ -573,6 +590,16 @@ def test_other_dtypes_and_layouts_are_other_programs():
 
 def range_of(entry: Any) -> str:
     return str(entry.symbols["s0"].range)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_outside(layout: torch.layout):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one layout is a prototype, the other is deprecated
+        nested = torch.nested.nested_tensor([ones(3, 4)] * 2, layout=layout)
+    compiled = anyshape.compile(scaled, shapes={"x": "n m"})
+    with pytest.raises(ShapeContractViolation, match=r"x is a nested tensor, where shapes\['x'\]"):
+        compiled(nested)
 
 
 def test_explain_says_it_is_the_contract():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -327,6 +328,12 @@ def _of_kept(kept: Kept) -> Tensor:
     return kept.keys * 2
 
 
+def nested_tensor(layout: torch.layout) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one layout is a prototype, the other is deprecated
+        return torch.nested.nested_tensor([torch.randn(3, 4)] * 2, layout=layout)
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -338,6 +345,13 @@ def _of_kept(kept: Kept) -> Tensor:
         ((torch.randn(3),), {}, "x has the sizes [3], where [batch, 4] are expected"),
         ((torch.randn(3, 4).double(),), {}, "x is of torch.float64, where torch.float32"),
         (([1.0],), {}, "x is [1.0], where a tensor is expected"),
+        ((torch.randn(3, 4).to_sparse(),), {}, "x is a torch.sparse_coo tensor, where a dense"),
+        (
+            (nested_tensor(torch.strided),),
+            {},
+            "x is a nested tensor, where a dense one is expected",
+        ),
+        ((nested_tensor(torch.jagged),), {}, "x is a nested tensor, where a dense one is expected"),
         ((torch.randn(3, 4),), {"scale": 3.0}, "scale is 3.0, where it is static: 2.0"),
         ((), {}, "missing a required argument: 'x'"),
         ((torch.randn(3, 4),), {"unknown": 1}, "unexpected keyword argument 'unknown'"),

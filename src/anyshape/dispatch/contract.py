@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from linecache import getline
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 import torch
 
@@ -44,7 +44,8 @@ def assumed(contract: Contract | None, bound: Mapping[str, object]) -> AssumedCo
 
 
 def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
+    """Whether it has sizes: a nested tensor has not."""
+    return isinstance(value, torch.Tensor) and not value.is_nested
 
 
 def contract_violation(
@@ -58,6 +59,10 @@ def contract_violation(
     if not lines:
         return None
     return ConstraintViolation(function=function, violations=tuple(dict.fromkeys(lines)))
+
+
+#: So many integers are named that a fact may come from.
+_MOST_HINTS: Final = 3
 
 
 class BrokenContract(NamedTuple):
@@ -169,7 +174,8 @@ class _Breaks:
         return reason
 
     def _unnamed(self, fact: Fact) -> str:
-        """Sizes of other arguments that the fact may come from: static ones, not in the spec."""
+        """What the fact may come from in other arguments: static sizes and integers, not in the
+        spec."""
         if not isinstance(fact, Zero):
             return ""
         spoken = {(place.leaf.way.argument, place.dim) for place in self._contract.call.places}
@@ -180,7 +186,17 @@ class _Breaks:
             for dim, size in enumerate(tensor.sizes)
             if size in numbers and (path.key, dim) not in spoken
         ]
+        if not found:
+            found = list(self._integers(numbers))[:_MOST_HINTS]
         return f" ({', '.join(found)}, and the spec does not say so)" if found else ""
+
+    def _integers(self, numbers: Container[int]) -> Iterator[str]:
+        for guard in self._trace.guards:
+            if guard.kind is Kind.EQUALS and type(guard.value) is int and guard.value in numbers:
+                path = guard.path
+                if path is not None and path.root.access is Access.LOCAL:
+                    place = path.text.replace(path.root.text, str(path.root.key), 1)
+                    yield f"{place} is {guard.value}"
 
     def _arguments(self) -> Iterator[tuple[Path, TensorSpec]]:
         for guard in self._trace.guards:
