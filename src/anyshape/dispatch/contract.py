@@ -94,6 +94,11 @@ def broken_contract(
     return BrokenContract(error, plan)
 
 
+def _name(size: Size) -> str:
+    text = to_text(size)
+    return text if isinstance(single_atom(size), Symbol) else f"({text})"
+
+
 class _Breaks:
     """What a trace needs beyond its contract."""
 
@@ -116,9 +121,7 @@ class _Breaks:
         }
         by_source = names_of(trace.symbols)
         self._names = lambda symbol: (
-            to_text(self._meanings[symbol])
-            if symbol in self._meanings and isinstance(single_atom(self._meanings[symbol]), Symbol)
-            else by_source(symbol)
+            _name(self._meanings[symbol]) if symbol in self._meanings else by_source(symbol)
         )
 
     def lines(self) -> Iterator[str]:
