@@ -367,6 +367,24 @@ def test_inputs_outside_of_the_constraints(args: Any, kwargs: Any, says: str):
     assert says in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"b": 1, "a": 2},
+            r"t has the keys \['b', 'a'\], where \['a', 'b'\] are expected in this order",
+        ),
+        ({"a": 1}, r"t has the keys \['a'\], where \['a', 'b'\] are expected\n"),
+        ({"a": 1, "b": 2, "c": 3}, r"where \['a', 'b'\] are expected\n"),
+    ],
+)
+def test_keys_in_another_order_are_told_from_other_keys(given: dict[str, int], says: str):
+    example = {"a": torch.ones(2), "b": torch.ones(2)}
+    exported = anyshape.export(lambda t: {name: each * 2 for name, each in t.items()}, (example,))
+    with pytest.raises(ExportInputError, match=says):
+        exported({name: torch.ones(2) for name in given})
+
+
 def test_a_misspelt_argument_of_the_example():
     with pytest.raises(CannotExport, match=r"argument 'scal'; did you mean 'scale'\?"):
         anyshape.export(Net(), (torch.randn(3, 4),), {"scal": 2.0})

@@ -175,7 +175,9 @@ def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str,
         # Named arguments in another order than in the example: put back into that one.
         bound[first] = {key: value[key] for key in expected}
         return ""
-    return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
+    # The program may look at the order, as a result that is a dictionary does.
+    order = " in this order" if sorted(map(repr, value)) == sorted(map(repr, expected)) else ""
+    return f"{condition.name} has the keys {list(value)}, where {expected} are expected{order}"
 
 
 Check = Callable[[CheckContext, Condition, Any, dict[str, object]], str]
