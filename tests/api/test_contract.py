@@ -7,6 +7,7 @@ import functools
 import inspect
 import pickle
 import random
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -350,6 +351,60 @@ def test_every_line_that_breaks_it_is_named():
     assert compiled.stats().captures == 1, "it is known to be broken"
 
 
+def in_another_way(x: Tensor, y: Any = None, how: str = "") -> Tensor:
+    if how.startswith("flat"):
+        return x.view(3, -1)
+    if x.dtype == torch.float64:
+        return x.view(3, -1) + 1
+    return x * 2 if y is None else x * y
+
+
+@pytest.mark.parametrize(
+    ("bad", "again"),
+    [
+        ((ones(6), ones(6)), (ones(6), ones(6))),
+        ((ones(6), None, "flat"), (ones(9), None, "flat")),
+        ((ones(6).double(),), (ones(12).double(),)),
+    ],
+    ids=["an argument that the spec does not name", "a value", "a dtype"],
+)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_way_that_breaks_it_says_nothing_of_other_ways(bad: Any, again: Any, is_first: bool):
+    compiled = anyshape.compile(in_another_way, shapes={"x": "n"})
+    if not is_first:
+        compiled(ones(4))
+    for args in (bad, again):
+        with pytest.raises(ConstraintViolation):
+            compiled(*args)
+    assert compiled.stats().captures == 2 - is_first, "the way is known to break it"
+    fine: list[Any] = [(ones(5),), (ones(0),), (ones(5), 3), (ones(5), ones(1)), (ones(5).half(),)]
+    for args in fine:
+        torch.testing.assert_close(compiled(*args), in_another_way(*args))
+    with pytest.raises(ConstraintViolation):
+        compiled(*again)
+
+
+def test_a_size_beside_the_contract_chooses_the_way():
+    def tied_if_short(x: Tensor, y: Tensor) -> Tensor:
+        return x + y if y.shape[0] < 5 else x * y.sum()
+
+    compiled = anyshape.compile(tied_if_short, shapes={"x": "n", "y": (Dim.AUTO,)})
+    for n in (3, 4):
+        with pytest.raises(ConstraintViolation):
+            compiled(ones(n), ones(n))
+    assert compiled.stats().captures == 1
+    for n, m in ((3, 6), (4, 9), (2, 1)):
+        torch.testing.assert_close(compiled(ones(n), ones(m)), tied_if_short(ones(n), ones(m)))
+
+
+def test_ways_that_break_it_are_not_kept_without_end():
+    compiled = anyshape.compile(in_another_way, shapes={"x": "n"})
+    for number in range(12):
+        with pytest.raises(ConstraintViolation):
+            compiled(ones(6), None, f"flat {number}")
+    assert len(compiled._function.broken_contracts) <= 8
+
+
 def test_a_narrower_contract_is_honoured():
     spec = Shapes({"x": "a 8", "y": "_"}, "a <= 10")
     compiled = anyshape.compile(breaks_in_three_lines, shapes=spec)
@@ -362,6 +417,22 @@ def test_a_size_that_the_spec_does_not_name_is_hinted_at():
     compiled = anyshape.compile(add, shapes={"x": "n"})
     with pytest.raises(ConstraintViolation, match=r"y.shape\[0\] is 6, and the spec does not"):
         compiled(ones(6), ones(6))
+
+
+class Seen:
+    def __init__(self, count: int) -> None:
+        self.counts = [count, 0]
+
+
+def test_an_integer_that_the_spec_does_not_name_is_hinted_at():
+    def masked(x: Tensor, seen: Seen) -> Tensor:
+        return x + ones(seen.counts[0])
+
+    compiled = anyshape.compile(masked, shapes={"x": "n"})
+    with pytest.raises(
+        ConstraintViolation, match=r"\(seen.counts\[0\] is 6, and the spec does not"
+    ):
+        compiled(ones(6), Seen(6))
 
 
 def test_a_range_that_another_size_narrows():
@@ -519,6 +590,16 @@ def test_other_dtypes_and_layouts_are_other_programs():
 
 def range_of(entry: Any) -> str:
     return str(entry.symbols["s0"].range)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_a_nested_tensor_is_outside(layout: torch.layout):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one layout is a prototype, the other is deprecated
+        nested = torch.nested.nested_tensor([ones(3, 4)] * 2, layout=layout)
+    compiled = anyshape.compile(scaled, shapes={"x": "n m"})
+    with pytest.raises(ShapeContractViolation, match=r"x is a nested tensor, where shapes\['x'\]"):
+        compiled(nested)
 
 
 def test_explain_says_it_is_the_contract():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -327,6 +328,12 @@ def _of_kept(kept: Kept) -> Tensor:
     return kept.keys * 2
 
 
+def nested_tensor(layout: torch.layout) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one layout is a prototype, the other is deprecated
+        return torch.nested.nested_tensor([torch.randn(3, 4)] * 2, layout=layout)
+
+
 # -- what is refused -------------------------------------------------------------------------------
 
 
@@ -338,6 +345,13 @@ def _of_kept(kept: Kept) -> Tensor:
         ((torch.randn(3),), {}, "x has the sizes [3], where [batch, 4] are expected"),
         ((torch.randn(3, 4).double(),), {}, "x is of torch.float64, where torch.float32"),
         (([1.0],), {}, "x is [1.0], where a tensor is expected"),
+        ((torch.randn(3, 4).to_sparse(),), {}, "x is a torch.sparse_coo tensor, where a dense"),
+        (
+            (nested_tensor(torch.strided),),
+            {},
+            "x is a nested tensor, where a dense one is expected",
+        ),
+        ((nested_tensor(torch.jagged),), {}, "x is a nested tensor, where a dense one is expected"),
         ((torch.randn(3, 4),), {"scale": 3.0}, "scale is 3.0, where it is static: 2.0"),
         ((), {}, "missing a required argument: 'x'"),
         ((torch.randn(3, 4),), {"unknown": 1}, "unexpected keyword argument 'unknown'"),
@@ -351,6 +365,24 @@ def test_inputs_outside_of_the_constraints(args: Any, kwargs: Any, says: str):
     with pytest.raises(ExportInputError) as caught:
         exported(*args, **kwargs)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            {"b": 1, "a": 2},
+            r"t has the keys \['b', 'a'\], where \['a', 'b'\] are expected in this order",
+        ),
+        ({"a": 1}, r"t has the keys \['a'\], where \['a', 'b'\] are expected\n"),
+        ({"a": 1, "b": 2, "c": 3}, r"where \['a', 'b'\] are expected\n"),
+    ],
+)
+def test_keys_in_another_order_are_told_from_other_keys(given: dict[str, int], says: str):
+    example = {"a": torch.ones(2), "b": torch.ones(2)}
+    exported = anyshape.export(lambda t: {name: each * 2 for name, each in t.items()}, (example,))
+    with pytest.raises(ExportInputError, match=says):
+        exported({name: torch.ones(2) for name in given})
 
 
 def test_a_misspelt_argument_of_the_example():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections import namedtuple
+from collections import defaultdict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -357,3 +357,128 @@ def test_packages_of_earlier_versions_keep_loading(file: Path):
 def test_there_is_a_package_of_every_version():
     kept = {file.stem.rpartition("_")[2] for file in FIXTURES.glob("*.zip")}
     assert kept >= {f"v{version}" for version in range(1, packages.VERSION + 1)}
+
+
+class Holder:
+    """Things by names that a module has itself, and by one that it does not."""
+
+    def __init__(self) -> None:
+        for name in ("train", "type", "named", "state_dict"):
+            setattr(self, name, nn.Linear(4, 4))
+        self.forward = torch.randn(4)
+
+
+class OwnNames(nn.Module):
+    """Modules by names that the class has already: they are found in `_modules` alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("train", "type", "named", "state_dict"):
+            setattr(self, name, nn.Linear(4, 4))
+        self.__dict__["hidden"] = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        held: Any = self._modules
+        x = held["train"](held["type"](held["named"](x)))
+        return self.__dict__["hidden"](held["state_dict"](x))
+
+
+holder, own_names = Holder(), OwnNames()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: holder.train(holder.type(holder.named(x))) * holder.forward,  # pyright: ignore[reportAttributeAccessIssue] set by setattr
+        own_names,
+        lambda x: own_names(x) + holder.state_dict(x),  # pyright: ignore[reportAttributeAccessIssue] set by setattr
+    ],
+    ids=["of an object", "of a module", "of both, as globals"],
+)
+def test_weights_by_names_that_every_module_has(program: Any, tmp_path: Path):
+    with torch.no_grad():
+        exported = anyshape.export(program, (torch.ones(3, 4),), dynamic_shapes={"x": "n 4"})
+        exported.save(tmp_path / "it.zip")
+        for each in (exported, anyshape.load(tmp_path / "it.zip")):
+            x = torch.randn(5, 4)
+            torch.testing.assert_close(each(x), program(x))
+
+
+class Counting(nn.Module):
+    """Buffers that the program changes by augmented assignment, which sets the attribute anew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("calls", torch.zeros((), dtype=torch.long))
+        self.register_buffer("mean", torch.zeros(4), persistent=False)
+        self.calls: Tensor
+        self.mean: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += x.shape[0]
+        self.mean *= 0.5
+        self.mean += x.sum(0)
+        return x + self.mean * self.calls
+
+
+class Nested(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = Counting(), Counting()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.second.calls -= 1
+        return self.second(self.first(x)) + self.first.calls
+
+
+@pytest.mark.parametrize("kind", [Counting, Nested])
+def test_buffers_that_are_set_to_themselves(kind: type[nn.Module], tmp_path: Path):
+    module, eager = kind(), kind()
+    exported = anyshape.export(module, (torch.ones(3, 4),), dynamic_shapes={"x": "n 4"})
+    assert all(not each.any() for each in module.buffers()), "an export changes nothing"
+    exported.save(tmp_path / "it.zip")
+    loaded = anyshape.load(tmp_path / "it.zip")
+    for n in (3, 1, 0, 7):
+        x = torch.randn(n, 4)
+        expected = eager(x)
+        for each in (exported, loaded):
+            torch.testing.assert_close(each(x), expected)
+    for name, value in eager.named_buffers():
+        torch.testing.assert_close(loaded.state_dict()[name], value)
+        torch.testing.assert_close(module.get_buffer(name), value)
+
+
+class Sets(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.zeros(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = x.sum(0)
+        return x
+
+
+seen: list[Tensor] = []
+by_name: dict[str, Tensor] = {}
+
+
+def _stores(x: Tensor) -> Tensor:
+    by_name["x"] = x
+    return x
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        (Sets(), r"_buffers.*\['last'\]`, which it sets"),
+        (Sets(), r"in place: `self.last.copy_\(value\)`"),
+        (lambda x: [seen.append(x * 2), x], r"a call of `list.append` on `G\['seen'\]`"),
+        (lambda x: [print(x.shape[0]), x], "a call of `print`"),
+        (lambda x: {"rows": f"{x.shape[0]} rows"}, "a text that is made of a size"),
+        (_stores, r"`G\['by_name'\]\['x'\]`, which it sets"),
+        (lambda x: defaultdict(list, x=x), "a call of `defaultdict`"),
+    ],
+)
+def test_what_is_more_than_data_is_said_in_the_programs_words(program: Any, says: str):
+    with pytest.raises(CannotExport, match=says):
+        anyshape.export(program, (torch.ones(3, 4),), dynamic_shapes={"x": "n 4"})

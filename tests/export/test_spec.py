@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import anyshape
-from anyshape import Dim, ShapesCollection
+from anyshape import Dim, Shapes, ShapesCollection
 from anyshape.errors import (
     BadOption,
     BadShapeSpec,
@@ -273,3 +273,32 @@ def test_an_example_outside_of_its_own_spec(function: Any, spec: Any, says: str,
     assert f"in the example, {says}" in str(caught.value)
     assert code in str(caught.value.suggested)
     anyshape.export(function, args, dynamic_shapes=caught.value.suggested)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says", "code"),
+    [
+        ({"x": ("b", 8 * Dim("k"))}, "`(8*k) >= 5` is needed", "k = Dim('k', min=1)"),
+        ({"x": ("b", "4*k")}, "`(4*k) >= 5` is needed", "k = Dim('k', min=2)"),
+        ({"x": ("b", "2*k + 4")}, "`(2*k + 4) >= 5` is needed", "k = Dim('k', min=1)"),
+        ({"x": ("b", 8 * Dim("k", max=9))}, "(8*k) >= 5", "k = Dim('k', min=1, max=9)"),
+        (Shapes({"x": "b 4*k"}, "b <= k"), "(4*k) >= 5", "'b <= k'"),
+        # Its least size is not found: the size has a name of its own.
+        ({"x": ("b", "k + 1")}, "`(k + 1) >= 5` is needed", "x_1 = Dim('x_1', min=5)"),
+    ],
+)
+def test_sizes_that_follow_from_a_dim_keep_it(spec: Any, says: str, code: str):
+    def largest(x: Tensor) -> Tensor:
+        return x.topk(5)[0]
+
+    with pytest.raises(ConstraintViolation) as caught:
+        anyshape.export(largest, (ones(2, 16),), dynamic_shapes=spec)
+    assert says in str(caught.value)
+    suggested = caught.value.suggested
+    assert code in str(suggested)
+    pasted: dict[str, Any] = {"Dim": Dim, "Shapes": Shapes}
+    exec(str(suggested), pasted)
+    for each in (suggested, pasted["dynamic_shapes"]):
+        exported = anyshape.export(largest, (ones(2, 16),), dynamic_shapes=each)
+        x = torch.randn(2, 24)
+        torch.testing.assert_close(exported(x), largest(x))

@@ -6,6 +6,7 @@ import pickle
 from typing import Any
 
 import pytest
+import torch.export
 
 from anyshape.errors import BadShapeSpec
 from anyshape.shapes import Dim, Shapes
@@ -22,6 +23,9 @@ batch = Dim("batch", max=4096)
         ("batch seq 64", "[batch, seq, 64]"),
         ("  batch   2*seq+1 ", "[batch, 2*seq+1]"),
         ("batch (2 * seq + 1) _", "[batch, (2 * seq + 1), None]"),
+        ("2*seq + 1", "[2*seq + 1]"),
+        ("batch 2 * seq - 1 64", "[batch, 2 * seq - 1, 64]"),
+        ("a // 2 b % 8 (c) * 2", "[a // 2, b % 8, (c) * 2]"),
         ("... 64", "[Ellipsis, 64]"),
         ("seq//2", "[seq//2]"),
         ("max(a, b)", "[max(a, b)]"),
@@ -32,10 +36,37 @@ def test_words(text: str, gives: str):
     assert repr(list(words(text, "shapes"))) == gives
 
 
-@pytest.mark.parametrize("text", ["batch 2*", "a-", "(a", "a)b", "1.5", "a==b", "2x", "a.b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "batch 2*",
+        "a-",
+        "a +",
+        "+ a",
+        "a * * b",
+        "_ + 1",
+        "... * 2",
+        "a +1",
+        "(a",
+        "a)b",
+        "1.5",
+        "a==b",
+        "2x",
+        "a.b",
+    ],
+)
 def test_words_that_say_nothing(text: str):
     with pytest.raises(BadShapeSpec, match=r"shapes\['x'\]"):
         Shapes({"x": text})
+
+
+def test_a_size_is_the_same_text_alone_and_among_others():
+    apart = Shapes({"x": ("batch", "2*seq + 1"), "y": {1: "seq // 2"}})
+    together = Shapes({"x": "batch 2*seq + 1", "y": "_ seq // 2"})
+    assert [repr(each) for each in items_of(apart.root)] == ["batch", "2*seq + 1", "seq // 2"]
+    assert [repr(each) for each in items_of(together.root)] == [
+        *("batch", "2*seq + 1", "None", "seq // 2")
+    ]
 
 
 def ranges(shapes: Shapes) -> dict[str, str]:
@@ -86,6 +117,12 @@ def test_wrong_specs(spec: Any, where: tuple[Any, ...], place: str, expected: st
         Shapes(spec, *where)
     assert caught.value.place == place
     assert expected in caught.value.expected
+
+
+def test_another_packages_dim_is_told_with_its_package():
+    with pytest.raises(BadShapeSpec, match=r"of type torch\.export\.Dim\b") as caught:
+        Shapes({"x": (torch.export.Dim("batch"),)})
+    assert "an anyshape.Dim" in caught.value.expected
 
 
 def test_items_of_a_tree():

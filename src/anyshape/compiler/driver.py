@@ -32,7 +32,7 @@ from anyshape.config import config
 from anyshape.dispatch.arguments import by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import code_of
 from anyshape.dispatch.compiled_function import CompiledFunction, StaleSignature
-from anyshape.dispatch.contract import assumed, contract_violation
+from anyshape.dispatch.contract import assumed, broken_contract, contract_violation
 from anyshape.dispatch.dynamic_int_arguments import unwrapped
 from anyshape.dispatch.entry import Entry
 from anyshape.dispatch.regional_compile import NOTHING_TO_COMPILE
@@ -64,6 +64,9 @@ _MOST_LEAVES: Final = 2
 #: After so many captures in a row that end in an error of the program, not every call is captured.
 _MOST_RAISED: Final = 8
 
+#: So many ways that break the contract are kept: calls that go another one are captured again.
+_MOST_BROKEN: Final = 8
+
 #: With `dynamic=False`, where each size is an entry, and nobody has set a limit.
 _STATIC_LIMIT: Final = 1000
 _STATIC_REMEDY: Final = (
@@ -85,8 +88,9 @@ class FunctionCompiler(CompiledFunction):
             return self._dispatch_plain(*plain)
         # Entries imply the contract: only a call that none serves can be outside of it.
         shapes = assumed(self.contract, bound)
-        if self.contract_violation is not None:
-            raise self.contract_violation.with_traceback(None)
+        for broken in self.broken_contracts:
+            if broken.is_met_by(bound):
+                raise broken.error.with_traceback(None)
         arguments = by_parameter(self.target.signature, bound)
         if stance() is not Stance.COMPILE and self._apply_stance(bound):
             return self._call(arguments)
@@ -310,7 +314,11 @@ class FunctionCompiler(CompiledFunction):
     ) -> None:
         """Make an entry of a trace."""
         self._written |= trace.written
-        self._check_contract(trace, choices)
+        broken = broken_contract(self.target.name, trace, choices)
+        if broken is not None:
+            # Other calls may go other ways.
+            self.broken_contracts[_MOST_BROKEN - 1 :] = [broken]
+            raise broken.error
         check_marks(trace, choices.rulings)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))
@@ -331,11 +339,6 @@ class FunctionCompiler(CompiledFunction):
         self.counts.guards += len(entry.guards)
         self.counts.hits.append(entry.counter)
         self._finished(entry, trace, clock, entry.graphs)
-
-    def _check_contract(self, trace: Trace, choices: CompileDecisions) -> None:
-        self.contract_violation = contract_violation(self.target.name, trace, choices)
-        if self.contract_violation is not None:
-            raise self.contract_violation
 
     def _add_trace(self, entry: Entry, trace: Trace, clock: telemetry.Clock) -> bool:
         """Let an entry serve what a trace did; False if its backend failed."""
@@ -421,7 +424,9 @@ class FunctionCompiler(CompiledFunction):
         if isinstance(trace, AbortReason):
             self._abort(trace, entry.id, clock)
             return captured.result
-        self._check_contract(trace, choices)
+        violation = contract_violation(self.target.name, trace, choices)
+        if violation is not None:
+            raise violation
         before = len(growing.graphs)
         if not self._add_trace(entry, trace, clock):
             return captured.result

@@ -20,7 +20,7 @@ from anyshape.config import config
 from anyshape.dispatch import eager_summary
 from anyshape.dispatch.arguments import as_given, by_parameter, show_user_frames
 from anyshape.dispatch.callable_target import Target
-from anyshape.dispatch.contract import assumed, contract_of
+from anyshape.dispatch.contract import BrokenContract, assumed, contract_of
 from anyshape.dispatch.dynamic_int_arguments import CallMarks, plain_call, unwrapped
 from anyshape.dispatch.entry import Counts, Entry, Options, all_counts
 from anyshape.dispatch.regional_compile import Slot, Units
@@ -28,7 +28,6 @@ from anyshape.dispatch.stance import Stance, stance
 from anyshape.dispatch.verification import VerifiedCalls
 from anyshape.errors import (
     BackendFailed,
-    ConstraintViolation,
     InternalError,
     WrongShapeFunction,
 )
@@ -141,8 +140,8 @@ class CompiledFunction:
     recompiled: list[kinds.GuardFailure] = field(default_factory=list["kinds.GuardFailure"])
     #: the shapes that calls must have, if they are declared
     contract: Contract | None = field(init=False)
-    #: how the function breaks its contract: no entry can be for all of it
-    contract_violation: ConstraintViolation | None = None
+    #: ways through the function that break its contract: no entry can be for all of it
+    broken_contracts: list[BrokenContract] = field(init=False, default_factory=list[BrokenContract])
 
     def __post_init__(self) -> None:
         self.frame_id = next(_frame_ids)
@@ -221,7 +220,7 @@ class CompiledFunction:
         self.counts.forget()
         self.seen = Observations()
         self.eager = self._last_left = None
-        self.contract_violation = None
+        self.broken_contracts.clear()
         self._next_id = 0
         self._leaves = self._misses = 0
         self._floats.clear()

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from linecache import getline
-from typing import cast
+from typing import Final, NamedTuple, cast
 
 import torch
 
 from anyshape.capture.contract import AssumedContract
 from anyshape.capture.dynamism_policy import CompileDecisions
+from anyshape.capture.record.torch_state import read_state
 from anyshape.capture.trace import Trace
 from anyshape.dispatch.callable_target import Target, is_module_call
 from anyshape.errors import ConstraintViolation
-from anyshape.guards.guard import Guard, Kind, TensorSpec
+from anyshape.guards.explain import first_failure
+from anyshape.guards.guard import EntryPlan, Guard, Kind, TensorSpec
+from anyshape.guards.minimise import minimise
 from anyshape.guards.path import Access, Path
 from anyshape.guards.text import fact_text, names_of
 from anyshape.shapes import Contract, Marker, Shapes
@@ -41,7 +44,8 @@ def assumed(contract: Contract | None, bound: Mapping[str, object]) -> AssumedCo
 
 
 def _is_tensor(value: object) -> bool:
-    return isinstance(value, torch.Tensor)
+    """Whether it has sizes: a nested tensor has not."""
+    return isinstance(value, torch.Tensor) and not value.is_nested
 
 
 def contract_violation(
@@ -57,6 +61,44 @@ def contract_violation(
     return ConstraintViolation(function=function, violations=tuple(dict.fromkeys(lines)))
 
 
+#: So many integers are named that a fact may come from.
+_MOST_HINTS: Final = 3
+
+
+class BrokenContract(NamedTuple):
+    """How a way through the program breaks the contract, and for which calls that is known."""
+
+    error: ConstraintViolation
+    plan: EntryPlan
+
+    def is_met_by(self, bound: Mapping[str, object]) -> bool:
+        """Whether a call goes the same way. Sizes of the contract do not count: the way would have
+        to be for all of them."""
+        return first_failure(self.plan, bound, read_state) is None
+
+
+def broken_contract(
+    function: str, trace: Trace, choices: CompileDecisions
+) -> BrokenContract | None:
+    error = contract_violation(function, trace, choices)
+    if error is None:
+        return None
+    assert choices.contract is not None, "it is broken"
+    sizes = _Breaks(trace, choices, choices.contract).strict
+    guards = [
+        guard
+        for guard in trace.guards
+        if guard.kind is not Kind.SIZES or not cast("Fact", guard.value).symbols <= sizes
+    ]
+    plan = EntryPlan(minimise(guards, trace.symbols), trace.symbols, (), lambda: None)
+    return BrokenContract(error, plan)
+
+
+def _name(size: Size) -> str:
+    text = to_text(size)
+    return text if isinstance(single_atom(size), Symbol) else f"({text})"
+
+
 class _Breaks:
     """What a trace needs beyond its contract."""
 
@@ -70,7 +112,8 @@ class _Breaks:
             for source in trace.symbols
             if said.get(source.text) is Marker.DYNAMIC and source.text in choices.required
         }
-        self._strict = self._free | contract.meanings.keys()
+        #: sizes that the contract promises all values of
+        self.strict = self._free | contract.meanings.keys()
         self._meanings: Mapping[Symbol, Size] = contract.meanings
         self._values = {
             **contract.call.values,
@@ -78,9 +121,7 @@ class _Breaks:
         }
         by_source = names_of(trace.symbols)
         self._names = lambda symbol: (
-            to_text(self._meanings[symbol])
-            if symbol in self._meanings and isinstance(single_atom(self._meanings[symbol]), Symbol)
-            else by_source(symbol)
+            _name(self._meanings[symbol]) if symbol in self._meanings else by_source(symbol)
         )
 
     def lines(self) -> Iterator[str]:
@@ -90,9 +131,9 @@ class _Breaks:
             if guard.kind is not Kind.SIZES or guard.value in given:
                 continue
             fact = cast("Fact", guard.value)
-            if fact.symbols <= self._strict:
+            if fact.symbols <= self.strict:
                 yield from self._broken(guard, fact)
-            elif fact.symbols & self._strict:
+            elif fact.symbols & self.strict:
                 mixed.append(guard)
         yield from self._narrowed(mixed)
 
@@ -110,7 +151,7 @@ class _Breaks:
 
     def _narrowed(self, mixed: list[Guard]) -> Iterator[str]:
         """Facts that tie a size of the contract to another, where that leaves less of its range."""
-        for symbol in sorted(self._strict, key=lambda each: each.name):
+        for symbol in sorted(self.strict, key=lambda each: each.name):
             size = of_atom(symbol)
             allowed, left = self._contract.facts.range(size), self._trace.facts.range(size)
             if allowed == left:
@@ -136,7 +177,8 @@ class _Breaks:
         return reason
 
     def _unnamed(self, fact: Fact) -> str:
-        """Sizes of other arguments that the fact may come from: static ones, not in the spec."""
+        """What the fact may come from in other arguments: static sizes and integers, not in the
+        spec."""
         if not isinstance(fact, Zero):
             return ""
         spoken = {(place.leaf.way.argument, place.dim) for place in self._contract.call.places}
@@ -147,7 +189,17 @@ class _Breaks:
             for dim, size in enumerate(tensor.sizes)
             if size in numbers and (path.key, dim) not in spoken
         ]
+        if not found:
+            found = list(self._integers(numbers))[:_MOST_HINTS]
         return f" ({', '.join(found)}, and the spec does not say so)" if found else ""
+
+    def _integers(self, numbers: Container[int]) -> Iterator[str]:
+        for guard in self._trace.guards:
+            if guard.kind is Kind.EQUALS and type(guard.value) is int and guard.value in numbers:
+                path = guard.path
+                if path is not None and path.root.access is Access.LOCAL:
+                    place = path.text.replace(path.root.text, str(path.root.key), 1)
+                    yield f"{place} is {guard.value}"
 
     def _arguments(self) -> Iterator[tuple[Path, TensorSpec]]:
         for guard in self._trace.guards:

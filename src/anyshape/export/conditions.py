@@ -91,6 +91,10 @@ def _tensor(
     name, wanted = condition.name, condition.value
     if not isinstance(value, torch.Tensor):
         return f"{name} is {_shown(value)}, where a tensor is expected"
+    if value.is_nested or value.layout is not torch.strided:
+        # First of all: a nested tensor has no sizes.
+        kind = "nested" if value.is_nested else value.layout
+        return f"{name} is a {kind} tensor, where a dense one is expected"
     if value.dim() != len(wanted["sizes"]):
         sizes = ", ".join(map(call.size_text, wanted["sizes"]))
         return f"{name} has the sizes {list(value.shape)}, where [{sizes}] are expected"
@@ -98,8 +102,6 @@ def _tensor(
         return f"{name} is of {value.dtype}, where {wanted['dtype']} is expected"
     if wanted.get("device") is not None and value.device != wanted["device"]:
         return f"{name} is on {value.device}, where {wanted['device']} is expected"
-    if value.layout is not torch.strided:
-        return f"{name} is a {value.layout} tensor, where a dense one is expected"
     for dim, size in enumerate(wanted["sizes"]):
         if type(size) is int and value.shape[dim] != size:
             return f"{name}.shape[{dim}] is {value.shape[dim]}, where it is static: {size}"
@@ -173,7 +175,9 @@ def _keys(call: CheckContext, condition: Condition, value: Any, bound: dict[str,
         # Named arguments in another order than in the example: put back into that one.
         bound[first] = {key: value[key] for key in expected}
         return ""
-    return f"{condition.name} has the keys {list(value)}, where {expected} are expected"
+    # The program may look at the order, as a result that is a dictionary does.
+    order = " in this order" if sorted(map(repr, value)) == sorted(map(repr, expected)) else ""
+    return f"{condition.name} has the keys {list(value)}, where {expected} are expected{order}"
 
 
 Check = Callable[[CheckContext, Condition, Any, dict[str, object]], str]

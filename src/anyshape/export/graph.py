@@ -193,7 +193,7 @@ class GraphBuilder:
         if name is None:
             name = _name_in_module(path)
             name = name if name is not None and self._is_free(name) else None
-        if name is None:
+        if name is None or not _OF_MODULES.isdisjoint(name.split(".")):
             name = f"{CONSTANTS}{_WORDS.sub('_', path.text).strip('_')}_{self._constants}"
             self._constants += 1
         put_tensor(self._root, name, value, isinstance(value, torch.nn.Parameter))
@@ -277,7 +277,7 @@ class GraphBuilder:
         sizes = SizeNodes(self._graph, self._symbols.__getitem__)
         for index, source in enumerate(self._trace.extra):
             known[f"x{index}"] = self._at(source) if isinstance(source, Path) else sizes.of(source)
-        recipe = RecipeNodes(self._graph, known, self._trace.namespace)
+        recipe = RecipeNodes(self._graph, known, self._trace.namespace, self._item)
         try:
             returned = recipe.result(self._trace.steps, self._trace.result)
         except NotData as error:
@@ -285,6 +285,7 @@ class GraphBuilder:
                 f"its result, or something that it changes, is more than data: {error}",
                 "return tensors and numbers, in containers or objects that the program makes",
                 "return what it would store or print",
+                *error.hints,
             ) from None
         self._leave_out(recipe.left_out)
         self._graph.output(returned)
@@ -292,6 +293,11 @@ class GraphBuilder:
             with self._graph.inserting_before(_behind_inputs(node)):
                 name = place_text(place_of(node))
                 self._graph.call_function(results.expect_no_grad, (node, name))
+
+    def _item(self, path: Path, key: object) -> object:
+        """The node of what a dictionary outside has by a key, if that is a tensor."""
+        held = find(path, self._bound, {})
+        return self._tensors.get(id(held.get(key))) if isinstance(held, dict) else None
 
     def _leave_out(self, changes: Mapping[tuple[Path, str], object]) -> None:
         """Plain values that the program sets on objects outside: an artifact without them is right
@@ -330,7 +336,9 @@ def _name_in_module(path: Path) -> str | None:
 _VARIABLE: Final = re.compile(r"L\['(\w+)'\]")
 _STATE: Final = re.compile(r"optimizer\.\w+\.\d+")
 _HOLDS_TENSORS: Final = ("_parameters", "_buffers")
-_HOLDERS: Final = (*_HOLDS_TENSORS, "_modules")
+_HOLDERS: Final = (*_HOLDS_TENSORS, "_modules", "__dict__")
+#: what a module has anyway (`train`, `type`): nothing else is found there by such a name
+_OF_MODULES: Final = frozenset(dir(torch.nn.Module()))
 _STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 _PLAIN_DEFAULTS: Final = (type(None), bool, int, float, str)
 _WORDS: Final = re.compile(r"[\W_]+")

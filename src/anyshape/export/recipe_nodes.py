@@ -7,6 +7,7 @@ that an artifact cannot do.
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -14,6 +15,7 @@ from typing import Any, Final
 import torch
 import torch.fx
 
+from anyshape.capture.hooks.formatting import written
 from anyshape.capture.trace import Does, Step
 from anyshape.capture.value_kinds import ATOMS
 from anyshape.export import results
@@ -23,6 +25,10 @@ from anyshape.support.lazy_dataclass import dataclass, field
 
 class NotData(Exception):
     """A result or a change that is more than data."""
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what)
+        self.hints = (hint,) if hint else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +66,17 @@ class RecipeNodes:
     """`known` has the nodes of the names in the steps: `t0` (outputs), `x0` (what is given)."""
 
     def __init__(
-        self, graph: torch.fx.Graph, known: Mapping[str, object], namespace: Mapping[str, object]
+        self,
+        graph: torch.fx.Graph,
+        known: Mapping[str, object],
+        namespace: Mapping[str, object],
+        item: Callable[[Path, object], object],
     ) -> None:
         self._graph = graph
         self._known = known
         self._namespace = namespace
+        #: the node of a tensor that a container outside has by a key
+        self._item = item
         self._made: dict[str, _Made] = {}
         self._changes: list[_Change] = []
         #: tensors, and what is added to their gradients
@@ -80,6 +92,10 @@ class RecipeNodes:
             self._step(step)
         returned = self._value(result)
         for change in self._last_changes():
+            if isinstance(change.target, Outside):
+                path = change.target.path
+                hint = _HINT.format(change.key) if path.key == "_buffers" else ""
+                raise NotData(f"`{path.text}[{change.key!r}]`, which it sets", hint)
             key = change.key if isinstance(change.key, str) else self._node(change.key)
             target, value = self._node(change.target), self._node(change.value)
             if change.is_item:
@@ -96,14 +112,21 @@ class RecipeNodes:
         for change in self._changes:
             if isinstance(change.target, Outside) and not change.is_item:
                 self._leave_out(change.target.path, change)
+            elif isinstance(change.target, Outside) and self._is_there(change.target.path, change):
+                # `self.count += 1` changes a buffer, and then says that it is the buffer.
+                last.pop(_place(change), None)
             else:
-                at = (id(change.target), change.is_item, type(change.key), change.key)
-                last.pop(at, None)
-                last[at] = change
+                last.pop(_place(change), None)
+                last[_place(change)] = change
         for path, name in self.left_out:
             if type(self.left_out[path, name]) not in ATOMS:
                 raise NotData(f"`{path.text}.{name}`, which it sets")
         return list(last.values())
+
+    def _is_there(self, path: Path, change: _Change) -> bool:
+        return isinstance(change.value, torch.fx.Node) and (
+            self._item(path, change.key) is change.value
+        )
 
     def _leave_out(self, path: Path, change: _Change) -> None:
         self.left_out[path, change.key] = change.value
@@ -133,7 +156,7 @@ class RecipeNodes:
             case Does.NOTHING:
                 pass  # An exported program has no part in the counts of a cache.
             case Does.RUN:
-                raise NotData(step.line)
+                raise NotData(self._in_words(step.line))
 
     def _set(self, name: str, key: Any, value: Any, is_item: bool) -> None:
         made = self._made.get(name)
@@ -157,7 +180,26 @@ class RecipeNodes:
         try:
             return int(text)
         except ValueError:
-            raise NotData(text) from None
+            raise NotData(self._in_words(text)) from None
+
+    def _in_words(self, code: str) -> str:
+        """What code of the steps does: the names in it are its own."""
+        call = _CALL.search(code)
+        function = None if call is None else self._namespace.get(call["function"])
+        if call is None or function is None:
+            return f"`{_NAME.sub(lambda name: self._called(name[0]), code)}`"
+        if function is written:
+            return "a text that is made of a size"
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        target = self._known.get(call["first"])
+        on = f" on `{target.path.text}`" if isinstance(target, Outside) else ""
+        return f"a call of `{name}`{on}"
+
+    def _called(self, name: str) -> str:
+        value = self._known.get(name, self._namespace.get(name, name))
+        if isinstance(value, Outside):
+            return value.path.text
+        return "..." if isinstance(value, torch.fx.Node) else str(value)
 
     def _node(self, value: object) -> object:
         """What an argument of a node is for a value."""
@@ -225,6 +267,18 @@ class RecipeNodes:
         attributes = {key: self._node(value) for key, value in made.attributes.items()}
         return self._call(results.record, name, self._pairs(made), attributes)
 
+
+def _place(change: _Change) -> object:
+    """What it changes: of several changes there, the last one counts."""
+    target = change.target.path if isinstance(change.target, Outside) else id(change.target)
+    return target, change.is_item, type(change.key), change.key
+
+
+_HINT: Final = "change the buffer in place: `self.{}.copy_(value)`"
+
+#: a call in a step, with its first argument, and names that steps have
+_CALL: Final = re.compile(r"\b(?P<function>c\d+)\((?P<first>\w*)")
+_NAME: Final = re.compile(r"\b[cxt]\d+\b")
 
 _LITERALS: Final = {"None": None, "True": True, "False": False}
 

@@ -37,7 +37,14 @@ from anyshape.export.program import Program
 from anyshape.export.requirements import inputs_of, symbol_names
 from anyshape.export.show import say_shapes
 from anyshape.export.spec import Arguments, Spec, all_auto, inferred, spec_of, static, unlike
-from anyshape.export.suggest import Free, corrected, promoted, relaxed, suggestion_of
+from anyshape.export.suggest import (
+    Free,
+    corrected,
+    narrowed,
+    promoted,
+    relaxed,
+    suggestion_of,
+)
 from anyshape.graph.inline_backward import computes_gradients, with_inline_backward
 from anyshape.graph.plan import Unlowerable
 from anyshape.guards.guard import SymbolSource
@@ -151,6 +158,9 @@ class _Export:
 
     def _corrected(self, error: ConstraintViolation) -> ConstraintViolation:
         """With a spec that has the user's names, if there is one that the program honours."""
+        for narrower in narrowed(self._spec, self._subject.arguments):
+            if self._honours(narrower):
+                return self._with_suggestion(error, narrower)
         free = self._free()
         if free is not None:
             better = corrected(self._spec, free, self._subject.arguments)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple, cast
 
-from anyshape.errors import AnyshapeError
+from anyshape.errors import AnyshapeError, BadShapeSpec
 from anyshape.export.attempt import Attempt
 from anyshape.export.spec import Arguments, Spec
 from anyshape.guards.path import Path
@@ -34,7 +34,7 @@ from anyshape.symbolic import (
     substitute_fact,
     to_text,
 )
-from anyshape.symbolic.expr import symbols_of
+from anyshape.symbolic.expr import single_atom, symbols_of
 from anyshape.symbolic.ranges import intersect
 
 
@@ -121,6 +121,38 @@ def _relaxed(leaf: Leaf) -> tuple[Item, ...]:
     return tuple(
         Marker.AUTO if is_strict(item) or (type(item) is int and item != size) else item
         for item, size in zip(leaf.items, leaf.sizes, strict=True)
+    )
+
+
+def narrowed(spec: Spec, arguments: Arguments) -> Iterator[Spec]:
+    """The spec without the smallest sizes, where it has dims that no size is by itself (`8*n`):
+    such a dim is no size of the program, so that nothing else is known of it."""
+    shapes = spec.shapes(arguments)
+    items = [spec.said(*at) for at in _places(spec)]
+    sizes = [shapes.size(item) for item in items if isinstance(item, DimExpr | Word)]
+    alone = {as_symbol(size).name for size in sizes if isinstance(single_atom(size), Symbol)}
+    derived = [name for name in shapes.dims if name not in alone]
+    if not derived:
+        return
+    where = tuple(str(each) for each in spec.where if not isinstance(each, Dim))
+    for names in (derived, shapes.dims):
+        for least in (1, 2):
+            with suppress(BadShapeSpec):  # a range may end before
+                bounds = [f"{name} >= {least}" for name in names]
+                less = Shapes(spec.nested(arguments), *spec.where, *bounds)
+                yield Spec(
+                    {way: _in_dims_of(less, leaf) for way, leaf in spec.leaves.items()}, where
+                )
+
+
+def _in_dims_of(shapes: Shapes, leaf: Leaf) -> Leaf:
+    """With its names as dims, which have ranges."""
+    return replace(
+        leaf,
+        items=tuple(
+            DimExpr(shapes.size(item)) if isinstance(item, DimExpr | Word) else item
+            for item in leaf.items
+        ),
     )
 
 

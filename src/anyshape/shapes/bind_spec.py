@@ -72,7 +72,9 @@ class Matcher:
         self.problems.append(f"{way.argument} {what}")
 
     def _wrong(self, node: SpecNode, way: Path, value: object, expected: str) -> None:
-        what = "a tensor" if self.is_tensor(value) else _with_article(type(value).__name__)
+        nested = getattr(value, "is_nested", False) is True
+        name = "nested tensor" if nested else type(value).__name__
+        what = "a tensor" if self.is_tensor(value) else _with_article(name)
         self._complain(way, f"is {what}, where {node.place} expects {expected}")
 
     # -- tensors -----------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 "batch seq 64"          names and numbers
 "batch 2*seq+1 _"       a size that follows from another; one that is not spoken of
-"batch ... (seq + 1)"   any number of dimensions; spaces are fine within parentheses
+"batch ... seq + 1"     any number of dimensions; spaces are fine around an operator of two numbers
+"max(a, b) (2 * seq)"   and within parentheses
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from anyshape.symbolic import Size, parse_size, symbol
 
 _NAME: Final = re.compile(r"(?<![\w.])[^\W\d]\w*")
 _NUMBER: Final = re.compile(r"(?<!\w)\d+")
+_OPERATORS: Final = frozenset({"+", "-", "*", "//", "%"})
 
 
 class Word:
@@ -47,6 +49,12 @@ class Word:
                 found=f"the word `{self.text}` ({first})",
                 expected="a name, a number, `_`, `...` or a size computed from names (`2*seq+1`)",
             ) from None
+        if self.text.startswith("+") or "_" in self.names:
+            raise BadShapeSpec(
+                place=self.place,
+                found=f"the word `{self.text}`",
+                expected="a name or a number on both sides of an operator: `seq + 1`",
+            )
         if isinstance(size, int) and size < 0:
             raise BadShapeSpec(
                 place=self.place,
@@ -96,6 +104,19 @@ def _word(text: str, place: str) -> Word | int | EllipsisType | None:
 
 
 def _split(text: str) -> Iterator[str]:
+    word, pieces = "", iter(_pieces(text))
+    for piece in pieces:
+        if piece in _OPERATORS:
+            word = " ".join((word, piece, next(pieces, ""))).strip()
+            continue
+        if word:
+            yield word
+        word = piece
+    if word:
+        yield word
+
+
+def _pieces(text: str) -> Iterator[str]:
     word, depth = "", 0
     for character in f"{text} ":
         depth += (character == "(") - (character == ")")

@@ -82,8 +82,8 @@ class Each:
 SpecNode = One | Words | Items | Keyed | Each
 
 _EXPECTED: Final = (
-    'a short string ("batch seq 64"), a Dim or a size computed from one, Dim.AUTO, Dim.DYNAMIC, '
-    "Dim.STATIC, an int, None, or a tuple, list or dict of these"
+    'a short string ("batch seq 64"), an anyshape.Dim or a size computed from one, Dim.AUTO, '
+    "Dim.DYNAMIC, Dim.STATIC, an int, None, or a tuple, list or dict of these"
 )
 
 
@@ -121,9 +121,14 @@ def read(spec: object, place: str = "shapes") -> SpecNode:
         found = f"the relation `{spec}`"
         expected = "a size; relations are given beside the spec: Shapes(spec, relation)"
         raise BadShapeSpec(place=place, found=found, expected=expected)
-    raise BadShapeSpec(
-        place=place, found=f"{spec!r} of type {type(spec).__name__}", expected=_EXPECTED
-    )
+    raise BadShapeSpec(place=place, found=f"{spec!r} of type {_name_of(spec)}", expected=_EXPECTED)
+
+
+def _name_of(value: object) -> str:
+    """Of its class, with the package that it is from: torch has a `Dim` as well."""
+    kind = type(value)
+    package = kind.__module__.partition(".dynamic_shapes")[0]
+    return kind.__name__ if package == "builtins" else f"{package}.{kind.__name__}"
 
 
 def items_of(node: SpecNode) -> Iterator[Item]:

@@ -401,22 +401,28 @@ class Recipe:
             case Change.SET_CELL:
                 self._do(f"{target}.cell_contents = {self.value(values[0])}")
             case Change.METHOD:
-                self._call(effect.key, target, *map(self.value, values))
+                self._call(effect.key, target, *map(self.value, values), does=_does(effect))
             case Change.CALL:
                 args, kwargs = values
                 parts = [*map(self.value, args)]
                 parts += [f"{name}={self.value(value)}" for name, value in kwargs.items()]
-                self._call(effect.key, *parts)
+                self._call(effect.key, *parts, does=_does(effect))
             case Change.ADD_GRAD:
                 held = self.value(values[0])
                 self._do(f"add_grad({target}, {held})", Does.ADD_GRAD, target, held)
             case Change.EXPECT_NO_GRAD:
                 self._do(f"expect_no_grad({target})", Does.EXPECT_NO_GRAD, target)
 
-    def _call(self, function: object, *args: str) -> None:
-        counts = isinstance(function, functools._lru_cache_wrapper)
-        line = f"{self._constant(function)}({', '.join(args)})"
-        self._do(line, Does.NOTHING if counts else Does.RUN)
+    def _call(self, function: object, *args: str, does: Does) -> None:
+        self._do(f"{self._constant(function)}({', '.join(args)})", does)
+
+
+def _does(effect: Effect) -> Does:
+    """Of a call: keeping the counts of a cache, or which buffers `state_dict` leaves out, is
+    nothing that a result depends on."""
+    counts = isinstance(effect.key, functools._lru_cache_wrapper)
+    not_saved = effect.target is not None and effect.target.key == "_non_persistent_buffers_set"
+    return Does.NOTHING if counts or not_saved else Does.RUN
 
 
 _MAKERS: Final[dict[type, Callable[[Recipe, Any], str]]] = {
