@@ -20,7 +20,6 @@ from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.base import (
     BUILT_IN,
-    ITERATORS,
     NUMBERS,
     TRACED,
     HooksBase,
@@ -438,7 +437,7 @@ class OperatorHooks(HooksBase):
                 self.attributes.class_attribute(kind, "__contains__")
             if own is None and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
                 return operator.contains(container, item)  # pyright: ignore[reportArgumentType] raises
-            if own is None and kind not in ITERATORS:
+            if own is None:
                 return self._in_sequence(item, container)
             if isinstance(container, (list, tuple, deque)) and not all(
                 type(part) in ATOMS or type(part) in TRACED for part in (item, *container)
