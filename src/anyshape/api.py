@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import (
     Any,
     Concatenate,
+    Final,
     Generic,
     Literal,
     ParamSpec,
@@ -57,6 +58,7 @@ from anyshape.marks import mark_dynamic, mark_static, mark_unbacked, maybe_mark_
 from anyshape.profile.session import session
 from anyshape.shapes import Dim, Shapes, shapes_of_annotations
 from anyshape.support.lazy_dataclass import dataclass, replace
+from anyshape.support.plain_attributes import plain_attribute
 
 __all__ = [
     "Compiled",
@@ -217,6 +219,9 @@ class CompiledMethod(Protocol[P, R_co]):
     def entries(self) -> list[Entry]: ...
 
 
+_NOT_THERE: Final = object()
+
+
 class Compiled(Generic[P, R]):
     """A compiled function: what `compile` gives. Calling it gives the answer of the original,
     always, and it has the signature of the original.
@@ -236,7 +241,11 @@ class Compiled(Generic[P, R]):
         self._function = FunctionCompiler(target, options)
         self._original = original
         _compiled.add(self._function)
-        functools.update_wrapper(self, original, updated=())
+        # As `functools.update_wrapper`, which would ask a `__getattr__` of the program.
+        for name in functools.WRAPPER_ASSIGNMENTS:
+            if (value := plain_attribute(original, name, _NOT_THERE)) is not _NOT_THERE:
+                setattr(self, name, value)
+        self.__wrapped__ = original
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         function = self._function

@@ -220,6 +220,7 @@ def _trace(
         *tracer.guards.values(),
         *_facts(tracer),
         *_changed_are_distinct(tracer, outside),
+        *_reformed_are_distinct(tracer, recorder),
         *_changed_are_no_leaves(recorder),
         Guard(Kind.STATE, None, state, "torch's modes when it was captured"),
     ]
@@ -337,6 +338,24 @@ def _changed_are_distinct(tracer: Tracer, outside: Externals) -> Iterable[Guard]
     for paths in by_kind.values():
         if len(paths) > 1:
             yield Guard(Kind.DISTINCT, None, tuple(paths), "one of them is changed")
+
+
+def _reformed_are_distinct(tracer: Tracer, recorder: Recorder) -> Iterable[Guard]:
+    """A tensor whose form the program changes is none of the others: were it, the other one would
+    have the new form, too. Those of other dtypes, devices and ranks are others anyway."""
+    with torch._C.DisableTorchFunction():
+        reformed = list(recorder.changes.reformed())
+        ranks = {id(tensor): rank for _, tensor, rank in reformed}
+        given = [each for each in tracer.kept if reformed and isinstance(each, torch.Tensor)]
+        for path, tensor, rank in reformed:
+            kind = (tensor.dtype, tensor.device, rank)
+            for other in given:
+                where = tracer.path_of(other)
+                if other is tensor or where is None:
+                    continue
+                if kind == (other.dtype, other.device, ranks.get(id(other), other.dim())):
+                    reason = "the form of one of them is changed"
+                    yield Guard(Kind.DISTINCT, None, (path, where), reason)
 
 
 class _Stopped(BaseException):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anyshape.guards.path import Parameters, Path, constant
+from anyshape.support.plain_attributes import plain_attribute
 from anyshape.symbolic import Expr
 
 
@@ -31,8 +32,8 @@ class Roots:
 
 
 def _name_of(value: object) -> str:
-    name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
-    module = getattr(value, "__module__", None)
+    name = plain_attribute(value, "__qualname__") or plain_attribute(value, "__name__")
+    module = plain_attribute(value, "__module__")
     if isinstance(name, str):
         return f"{module}.{name}" if isinstance(module, str) else name
     return f"<{type(value).__name__}>"

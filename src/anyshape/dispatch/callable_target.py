@@ -17,6 +17,7 @@ from torch.nn.modules.module import _has_any_global_hook
 from anyshape.ops.origins import is_of_torch
 from anyshape.profile.identity import Identity, call_of, identity_of, identity_of_module
 from anyshape.support.lazy_dataclass import dataclass
+from anyshape.support.plain_attributes import plain_attribute
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,27 +71,37 @@ def code_of(function: Any) -> types.CodeType | None:
 
 
 def target_of(function: Any, name: str | None) -> Target:
-    code = getattr(
-        inspect.unwrap(function) if not isinstance(function, functools.partial) else function.func,
-        "__code__",
-        None,
-    )
+    is_partial = isinstance(function, functools.partial)
+    code = plain_attribute(function.func if is_partial else _unwrapped(function), "__code__")
     try:
         signature = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):
+    except Exception:
+        # It asks an object for its signature: the program's own code may raise anything.
         signature = _ANYTHING
+    called = plain_attribute(function, "__qualname__") or type(function).__name__
     return Target(
         function,
         signature,
-        name or getattr(function, "__qualname__", None) or type(function).__name__,
+        name or called,
         code.co_filename if code else "",
         code.co_firstlineno if code else 0,
-        getattr(function, "__qualname__", "") or type(function).__name__,
+        called,
         functools.partial(_defaults_of, function),
         lambda args: function,
         functools.partial(identity_of, function),
         _behind(function, signature),
     )
+
+
+def _unwrapped(function: Any) -> Any:
+    """The innermost function of those that wrap each other."""
+    seen: set[int] = set()
+    while (inner := plain_attribute(function, "__wrapped__")) is not None:
+        if id(inner) in seen:
+            break
+        seen.add(id(inner))
+        function = inner
+    return function
 
 
 def _behind(function: Any, signature: Signature) -> Signature | None:
@@ -99,7 +110,7 @@ def _behind(function: Any, signature: Signature) -> Signature | None:
         return None
     try:
         found = inspect.signature(function)
-    except (TypeError, ValueError):
+    except Exception:  # as above
         return None
     return None if found == signature else found
 

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from anyshape.guards.guard import SymbolSource
 from anyshape.guards.values import PRIMITIVES
+from anyshape.support.plain_attributes import plain_attribute
 from anyshape.symbolic import Expr, Fact, Symbol, to_text
 from anyshape.symbolic.expr import polynomial
 from anyshape.symbolic.logic import And, Nonnegative, Nonzero, Or, Zero
@@ -134,7 +135,7 @@ def object_name(value: object) -> str:
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
     if issubclass(type(value), _NAMED):
-        name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+        name = plain_attribute(value, "__qualname__") or plain_attribute(value, "__name__")
         return f"{name}"
     return f"<{type(value).__name__} object>"
 

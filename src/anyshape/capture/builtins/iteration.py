@@ -44,7 +44,7 @@ def _listed(kind: Callable[..., object]) -> Callable[..., object]:
             return kind()
         items = hooks.iterate(*args)
         if kind in (set, frozenset):
-            items = [hooks.key(item) for item in items]
+            items = map(hooks.key, items)
         return kind(items)
 
     return model
@@ -55,14 +55,30 @@ def _deque(hooks: Hooks, iterable: object = (), maxlen: object = None) -> deque[
     return deque(hooks.iterate(iterable), most)
 
 
-def make_dict(hooks: Hooks, *args: object, **named: object) -> dict[Any, object]:
-    if len(args) != 1:
-        return dict(*args, **named)  # of nothing, or it raises
-    (given,) = args
-    if isinstance(given, dict) or hasattr(given, "keys"):
-        return dict(hooks.mapping(given), **named)
-    pairs = [tuple(hooks.unpack(pair)) for pair in hooks.iterate(given)]
-    return dict([(hooks.key(pair[0]), *pair[1:]) for pair in pairs], **named)
+def _dictionary(kind: Callable[..., Any]) -> Callable[..., Any]:
+    """A dictionary of pairs, each of which is asked for when the one before is in it."""
+
+    def model(hooks: Hooks, *args: object, **named: object) -> dict[Any, object]:
+        if len(args) != 1:
+            return kind(*args, **named)  # of nothing, or it raises
+        (given,) = args
+        if isinstance(given, dict) or hasattr(given, "keys"):
+            return kind(hooks.mapping(given), **named)
+        return kind((_pair(hooks, pair) for pair in hooks.iterate(given)), **named)
+
+    return model
+
+
+def _pair(hooks: Hooks, given: object) -> object:
+    """What a dictionary takes for a key and its value; what it refuses, as it is."""
+    own = type(given)
+    if not hasattr(own, "__iter__") and not hasattr(own, "__getitem__"):
+        return given
+    parts = tuple(hooks.unpack(given))
+    return (hooks.key(parts[0]), *parts[1:]) if len(parts) == 2 else parts
+
+
+make_dict: Final = _dictionary(dict)
 
 
 def _enumerate(hooks: Hooks, iterable: object, start: object = 0) -> object:
@@ -110,12 +126,27 @@ def _iter(hooks: Hooks, *args: object) -> object:
     if len(args) != 1:
         if len(args) != 2 or not callable(args[0]):
             return iter(*args)  # raises
-        return iter(through(hooks, args[0]), args[1])
+        return iter(through(hooks, args[0]), Sought(hooks, args[1]))
     own = getattr(type(args[0]), "__iter__", None)
     if isinstance(own, types.FunctionType):
         hooks.attributes.class_attribute(type(args[0]), "__iter__")
         return hooks.call(own, args[0])
     return iter(hooks.iterate(args[0]))
+
+
+class Sought:
+    """A value as native code looks for it: equal to what it is, and to what `==` says."""
+
+    __slots__ = ("_hooks", "_value")
+
+    def __init__(self, hooks: Hooks, value: object) -> None:
+        self._hooks = hooks
+        self._value = value
+
+    def __eq__(self, other: object) -> bool:
+        return self._hooks.equals(self._value, other)
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType] nothing is to find it by its hash
 
 
 def _next(hooks: Hooks, iterator: Any, *default: object) -> object:
@@ -149,25 +180,31 @@ def _extremum(name: str, better: str) -> Callable[..., object]:
     def model(
         hooks: Hooks, *args: object, key: object = None, default: object = _MISSING
     ) -> object:
-        items = list(hooks.iterate(args[0])) if len(args) == 1 else list(args)
         if not args:
             return native()  # raises
-        if not items:
-            if default is not _MISSING:
-                return default
-            return native(items)  # raises
-        kinds = set(map(type, items))
-        floats = kinds <= {float, TracedFloat} and any(map(is_of_data, items))
-        if key is None and (kinds <= {int, TracedInt} or floats):
-            return functools.reduce(traced, items)
-        best, best_key = None, None
-        for position, item in enumerate(items):
+        items = iter(hooks.iterate(args[0]) if len(args) == 1 else args)
+        best = best_key = _MISSING
+        for item in items:
             value = item if key is None else hooks.call(key, item)
-            if position == 0 or hooks.truth(hooks.compare(better, value, best_key)):
+            if best is _MISSING:
                 best, best_key = item, value
+            elif key is None and _are_plain_numbers(best, item):
+                best = best_key = traced(best, item)
+            elif hooks.truth(hooks.compare(better, value, best_key)):
+                best, best_key = item, value
+        if best is _MISSING:
+            return native(()) if default is _MISSING else default
         return best
 
     return model
+
+
+def _are_plain_numbers(a: object, b: object) -> bool:
+    """Whether the smaller or larger of two is computed, and no guard says which one it is."""
+    kinds = {type(a), type(b)}
+    return kinds <= {int, TracedInt} or (
+        kinds <= {float, TracedFloat} and (is_of_data(a) or is_of_data(b))
+    )
 
 
 def sort(
@@ -201,7 +238,7 @@ MODELS: Final[Models] = {
     **{kind: _listed(kind) for kind in (list, tuple, set, frozenset)},
     deque: _deque,
     dict: make_dict,
-    OrderedDict: lambda hooks, *args, **named: OrderedDict(make_dict(hooks, *args, **named)),
+    OrderedDict: _dictionary(OrderedDict),
     slice: lambda hooks, *args: slice(*args),
     zip: lambda hooks, *args, strict=False: zip(
         *(hooks.iterate(arg) for arg in args), strict=strict

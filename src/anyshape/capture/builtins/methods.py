@@ -136,7 +136,7 @@ def _read_only(
     if kwargs or name not in _READS_ONLY:
         raise AbortCapture(f"cannot trace into `{name}` of a {type(bound.__self__).__name__}")
     if name == "isdisjoint":
-        return bound(*([hooks.key(item) for item in hooks.iterate(arg)] for arg in args))
+        return bound(*(map(hooks.key, hooks.iterate(arg)) for arg in args))
     return bound(*(hooks.key(arg) for arg in args[:1]), *args[1:])
 
 
@@ -175,7 +175,7 @@ def _class_method(
             return bound(args[0], *(hooks.iterate(arg) for arg in args[1:]))
         raise AbortCapture(f"{owner.__name__}.__new__")
     if owner is dict and name == "fromkeys":
-        return dict.fromkeys([hooks.key(key) for key in hooks.iterate(args[0])], *args[1:])
+        return dict.fromkeys(map(hooks.key, hooks.iterate(args[0])), *args[1:])
     if owner in (itertools.chain,) and name == "from_iterable":
         return (item for part in hooks.iterate(args[0]) for item in hooks.iterate(part))
     if owner in ATOMS or owner in (bytes, str):

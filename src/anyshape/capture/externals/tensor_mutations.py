@@ -7,7 +7,7 @@ A version tells that a tensor was changed in place. Some changes do not show in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 
@@ -25,7 +25,7 @@ class Changes:
         #: tensors from outside, with their versions before the program changed them
         self.externals: list[tuple[Path, torch.Tensor, int | None]] = []
         #: how they lie in memory, which is not undone
-        self._geometries: dict[int, tuple[object, ...]] = {}
+        self._geometries: dict[int, _Geometry] = {}
         #: those with a history when they came in
         self._made: set[int] = set()
         #: versions at the end of the last segment
@@ -72,6 +72,24 @@ class Changes:
         for path, tensor, first in self.externals:
             if id(tensor) in self._made and _version(tensor) != first:
                 yield path
+
+    def reformed(self) -> Iterator[tuple[Path, torch.Tensor, int]]:
+        """Tensors that have another form than they came with, and how many dimensions they had:
+        shape, strides, memory, whether they require gradients and what made them."""
+        for path, tensor, _ in self.externals:
+            before = self._geometries[id(tensor)]
+            if _geometry_of(tensor) != before:
+                yield path, tensor, before.rank
+
+    def has_new_history(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor that came without gradients is by now a result of operations, or is to
+        have gradients: leaves where one that had a history has another."""
+        before = self._geometries.get(id(tensor))
+        if before is None or before == _geometry_of(tensor):
+            return False
+        if before.requires_grad:
+            raise AbortCapture("the history of a tensor that was changed is asked for")
+        return tensor.requires_grad
 
     def wrote(self, tensors: Iterable[torch.Tensor]) -> None:
         """The memory of these tensors was written without a new version."""
@@ -154,15 +172,22 @@ def _memory_of(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _geometry_of(tensor: torch.Tensor) -> tuple[object, ...]:
+class _Geometry(NamedTuple):
     """All of a tensor that is not in its elements."""
+
+    rank: int
+    requires_grad: bool
+    rest: tuple[object, ...]
+
+
+def _geometry_of(tensor: torch.Tensor) -> _Geometry:
     storage = tensor.untyped_storage()
-    return (
+    rest = (
         tensor.shape,
         tensor.stride(),
         tensor.storage_offset(),
         storage._cdata,
         storage.nbytes(),
-        tensor.requires_grad,
         id(tensor.grad_fn),
     )
+    return _Geometry(tensor.dim(), tensor.requires_grad, rest)

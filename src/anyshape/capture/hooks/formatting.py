@@ -167,25 +167,45 @@ def _percent_piece(hooks: Hooks, form: str, letter: str, value: object) -> str:
 
 
 def braces(hooks: Hooks, template: str, args: tuple[object, ...], kwargs: dict[str, object]) -> str:
-    """`template.format(*args, **kwargs)`."""
-    if not _holds_pieces([*args, *kwargs.values()]):
+    """`template.format(*args, **kwargs)`: each value is asked for its text where it stands."""
+    fields = list(string.Formatter().parse(template))
+    if not _are_plain(fields, args, kwargs):
         values = [*args, *kwargs.values()]
-        for value in values:
-            text_of(hooks, value, None, "")
+        if _holds_pieces(values) or not all(map(_is_plainly_formatted, values)):
+            raise AbortCapture(f"`{template}` is formatted with parts of its values")
         return template.format(*args, **kwargs)
     parts: list[str] = []
     position = 0
-    for literal, field, spec, conversion in string.Formatter().parse(template):
+    for literal, field, spec, conversion in fields:
         parts.append(literal)
         if field is None:
             continue
-        if "{" in (spec or "") or not (field == "" or field.isidentifier() or field.isdecimal()):
-            raise AbortCapture(f"`{template}` is formatted with parts of its values")
         if field == "":
             field, position = str(position), position + 1
         value = args[int(field)] if field.isdecimal() else kwargs[field]
-        parts.append(text_of(hooks, value, conversion, spec or ""))
+        parts.append(hooks.format(value, conversion, spec or ""))
     return joined(tuple(parts))
+
+
+def _are_plain(
+    fields: list[tuple[str, str | None, str | None, str | None]],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> bool:
+    """Whether all fields of a template are arguments as they are, and are there."""
+    names = [field for _, field, _, _ in fields if field is not None]
+    numbers = [int(name) for name in names if name.isdecimal()]
+    unnamed = names.count("")
+    return (
+        not any("{" in (spec or "") for _, _, spec, _ in fields)
+        and all(name == "" or name.isdecimal() or name in kwargs for name in names)
+        and not (unnamed and numbers)
+        and max([unnamed, *(number + 1 for number in numbers)]) <= len(args)
+    )
+
+
+def _is_plainly_formatted(value: object) -> bool:
+    return type(value) in ATOMS
 
 
 # -- containers and objects ------------------------------------------------------------------------

@@ -218,6 +218,8 @@ class Hooks(OperatorHooks, ItemHooks):
             return self.grads.get(tensor)
         with torch._C.DisableTorchFunction():
             value = getattr(tensor, name)
+            if name == "is_leaf" and self.recorder.changes.has_new_history(tensor):
+                return value  # By what the program did: of how it came this says nothing.
         if path is None:
             if name == "grad" and value is not None:
                 raise AbortCapture("the gradient of a tensor that the program made")

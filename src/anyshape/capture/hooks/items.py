@@ -275,7 +275,7 @@ class ItemHooks(HooksBase):
 
     def members(self, value: object) -> object:
         """What becomes members of a set: hashed, and compared with each other."""
-        return list(map(self.key, self.iterate(value)))
+        return map(self.key, self.iterate(value))
 
     def mapping(self, value: object) -> object:
         try:

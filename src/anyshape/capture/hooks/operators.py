@@ -20,15 +20,16 @@ from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.base import (
     BUILT_IN,
-    ITERATORS,
     NUMBERS,
     TRACED,
     HooksBase,
     defines,
     special_method,
 )
+from anyshape.capture.hooks.class_lookups import is_trusted
 from anyshape.capture.hooks.formatting import percent
 from anyshape.capture.numbers import concolic
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt
 from anyshape.capture.numbers.traced_text import TracedText, joined
 from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
@@ -39,6 +40,9 @@ _CONTAINERS: Final = (list, tuple, deque, dict, *SETS)
 
 _ORDERS: Final = ("lt", "le", "gt", "ge")
 _PLAIN: Final = ATOMS | {*TRACED}
+_PLAIN_KIND: Final[dict[type, type]] = {TracedInt: int, TracedFloat: float, TracedText: str}
+#: What the operators of numbers read.
+_READ_BY: Final[dict[type, tuple[type, ...]]] = {TracedInt: (int,), TracedFloat: (int, float)}
 
 
 def _hold_objects(*tuples: Any) -> bool:
@@ -49,6 +53,22 @@ def _has_code(kind: type, name: str) -> bool:
     """Whether a class has a special method that is no native slot."""
     found = special_method(kind, name)
     return found is not None and not isinstance(found, types.WrapperDescriptorType)
+
+
+def _plain_kind(kind: type) -> type:
+    """The class that a program takes a traced value for an instance of."""
+    return _PLAIN_KIND.get(kind, kind)
+
+
+def _has_code_of_the_program(kind: type) -> bool:
+    """Whether operators of a class may be code that has to be seen."""
+    methods = (special_method(kind, name) for name in _OPERATORS)
+    return any(
+        method is not None
+        and not isinstance(method, types.WrapperDescriptorType)
+        and not is_trusted(getattr(method, "__module__", None))
+        for method in methods
+    )
 
 
 def _goes_first(kind: type, before: type, reflected: str) -> bool:
@@ -116,6 +136,7 @@ class OperatorHooks(HooksBase):
                 return concolic.binary(function, a, b)
         if not _has_code(kind_a, forward) and not _has_code(kind_b, reflected):
             return self._native_operator(forward, reflected, function, a, b)
+        kind_a, kind_b = _plain_kind(kind_a), _plain_kind(kind_b)
         attempts = [(a, b, forward)] if special_method(kind_a, forward) is not None else []
         if special_method(kind_b, reflected) is not None and kind_a is not kind_b:
             attempt = (b, a, reflected)
@@ -169,7 +190,7 @@ class OperatorHooks(HooksBase):
         """What the special method of an operand says, as Python finds and binds it."""
         kind = type(this)
         if kind in TRACED:
-            return getattr(kind, name)(this, other)
+            return self._traced_asked(this, other, name)
         found = self.attributes.class_attribute(kind, name)
         if found is None:
             return NotImplemented
@@ -184,6 +205,17 @@ class OperatorHooks(HooksBase):
             return self.call(self.attributes.bound(this, holder, name, own), other)
         this, other = self.specialized(this, "an operand"), self.specialized(other, "an operand")
         return self.natively(own, this, other)
+
+    def _traced_asked(self, this: Any, other: object, name: str) -> object:
+        """What a traced number says of an operand: as the plain one, nothing of what is no number.
+        Its own methods are asked of others, whose code they may call."""
+        kind, kind_b = type(this), type(other)
+        if kind is TracedText or kind_b in NUMBERS or not _has_code_of_the_program(kind_b):
+            return getattr(kind, name)(this, other)
+        if not isinstance(other, _READ_BY[kind]):
+            return NotImplemented
+        this, other = self.specialized(this, "an operand"), self.specialized(other, "an operand")
+        return self.natively(getattr(_plain_kind(kind), name), this, other)
 
     def _as_any_object(self, this: object, other: object, name: str) -> object:
         """Comparisons of `object`: by identity, and `!=` is what `==` is not."""
@@ -279,7 +311,7 @@ class OperatorHooks(HooksBase):
         if self._is_compared_natively(a) and self._is_compared_natively(b):
             a, b = self._as_compared(a), self._as_compared(b)
             return self.natively(function, self.one_object(a), self.one_object(b))
-        special = kind_a is not kind_b and kind_a in kind_b.__mro__
+        special = kind_a is not kind_b and _plain_kind(kind_a) in kind_b.__mro__
         attempts = [(a, b, forward), (b, a, mirrored)]
         result = self._answer(attempts[::-1] if special else attempts)
         if result is not NotImplemented:
@@ -348,6 +380,13 @@ class OperatorHooks(HooksBase):
         raise AbortCapture(f"a tensor is compared with a {type(b).__name__}")
 
     def same(self, a: object, b: object) -> bool:
+        try:
+            return self._same(a, b)
+        except AbortCapture as left:
+            self.tracer.leave_for(left)
+        return untraced(a) is untraced(b)
+
+    def _same(self, a: object, b: object) -> bool:
         if type(a) in TRACED or type(b) in TRACED:
             if TracedText in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
                 self.tracer.abort("values are compared by `is`", "compare them with `==`")
@@ -398,7 +437,7 @@ class OperatorHooks(HooksBase):
                 self.attributes.class_attribute(kind, "__contains__")
             if own is None and not hasattr(kind, "__iter__") and not hasattr(kind, "__getitem__"):
                 return operator.contains(container, item)  # pyright: ignore[reportArgumentType] raises
-            if own is None and kind not in ITERATORS:
+            if own is None:
                 return self._in_sequence(item, container)
             if isinstance(container, (list, tuple, deque)) and not all(
                 type(part) in ATOMS or type(part) in TRACED for part in (item, *container)
@@ -530,6 +569,8 @@ _SYMBOLS: Final = {
     ),
 }
 _COMPARISONS: Final = frozenset(f"__{name}__" for name in _COMPARE)
+#: Special methods of binary operators.
+_OPERATORS: Final = (*_FORWARD.values(), *_REFLECTED.values(), *sorted(_COMPARISONS))
 #: What the comparison of an atom reads of the other operand.
 _COMPARED_WITH_ATOMS: Final = (int, float, complex, str, bytes, bytearray, range)
 _MIRROR: Final = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
