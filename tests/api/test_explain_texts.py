@@ -242,6 +242,29 @@ class Convolutions(nn.Module):
         return y * self.width
 
 
+def _hooked(x: Tensor) -> Tensor:
+    layer = nn.Linear(3, 3)
+    layer.register_full_backward_hook(lambda *_: None)
+    return layer(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (lambda x: (x.sum().backward(), x)[1], "call it outside of what is compiled"),
+        (lambda x: ((x * 2).retain_grad(), x)[1], "call it outside of what is compiled"),
+        (lambda x: x * len(str((x * 2).grad_fn)), "read it outside of what is compiled"),
+        (_hooked, "a full backward hook"),
+        (lambda x: x * (x.data_ptr() % 2), "ask for it outside of what is compiled"),
+        (lambda x: x * x.numpy(force=True).sum(), "keep the value in a tensor"),
+    ],
+)
+def test_a_break_says_what_spares_it(function: Callable[[Tensor], Tensor], told: str):
+    compiled = anyshape.compile(function, fullgraph=True)
+    with pytest.raises(anyshape.AnyshapeError, match=told):
+        compiled(torch.ones(2, 3, requires_grad=True))
+
+
 def test_integers_of_modules_that_a_line_reads_are_told_together():
     model = anyshape.compile(Convolutions(), dynamic=True)
     with torch.no_grad():

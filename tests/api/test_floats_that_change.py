@@ -95,6 +95,62 @@ def test_what_asks_for_the_value_is_right(name: str, dynamic: bool | None) -> No
     agree(anyshape.compile(RIGHT[name], dynamic=dynamic), RIGHT[name])
 
 
+class Reversed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
+        ctx.rate = rate
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] because torch's own has *args
+        return -ctx.rate * grad, None
+
+
+class Kept(torch.autograd.Function):
+    """As many columns as the number says."""
+
+    @staticmethod
+    def forward(x: Tensor, rates: list[float]) -> Tensor:
+        return x[:, : 1 + int(rates[0] * 4)] * rates[0]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, ctx.rates = inputs
+        ctx.shape = x.shape
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] because torch's own has *args
+        whole = grad.new_zeros(ctx.shape)
+        whole[:, : grad.shape[1]] = grad * ctx.rates[0]
+        return whole, None
+
+
+#: A number that code of the program is given: what is around the call is compiled without it.
+GIVEN_ON: dict[str, Program] = {
+    "rate": lambda x, f: Reversed.apply(x.sin(), f).cos() * 2,
+    "computed": lambda x, f: Reversed.apply(x.sin(), 1 / (f + 1)).cos() * 2,
+    "of a size": lambda x, f: Reversed.apply(x.sin(), f / x.size(0)).cos() * 2,
+    "in a list": lambda x, f: Kept.apply(x.sin(), [f]).cos() * 2,
+}
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("name", GIVEN_ON)
+def test_functions_with_gradients_of_their_own(name: str, dynamic: bool | None) -> None:
+    compiled = anyshape.compile(GIVEN_ON[name], dynamic=dynamic)
+    agree(compiled, GIVEN_ON[name])
+    count = compiled.stats().graphs
+    agree(compiled, lambda x, f: GIVEN_ON[name](x, f))
+    assert compiled.stats().graphs == count <= 4
+    assert "takes a float that changes" in str(compiled.explain())
+
+
+def test_one_graph_is_one_graph_for_each_value() -> None:
+    compiled = anyshape.compile(GIVEN_ON["rate"], fullgraph=True)
+    agree(compiled, GIVEN_ON["rate"])
+    assert compiled.stats().boundaries == 0
+
+
 class Annealed(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -19,11 +19,11 @@ import torch.fx
 
 from anyshape.graph.alias_analysis import Source, is_part, result_of, source_of
 from anyshape.graph.checkpoint_regions import mark_behind
-from anyshape.graph.plan import Unlowerable, paired_tree
+from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import Number, RecordedTerms
 from anyshape.graph.training_decompositions import part_of
 from anyshape.ops.bind import Unbound, bind_match, works_in_place
-from anyshape.ops.effects import is_mutable, may_draw, may_write, written_by
+from anyshape.ops.effects import is_mutable, may_draw, may_write, out_of, written_by
 from anyshape.ops.gradient import NoGradient, Term
 from anyshape.ops.meta import Dense, Layout, Meta
 from anyshape.ops.node_meta import CALL, FACTS, RESULT, SYMBOL, UNRECORDED, WRITTEN
@@ -124,6 +124,9 @@ class _Functionalize:
         if entry is not None:
             for target in _nodes_of(written_by(entry, node.args, node.kwargs)):
                 self._written.add(self._writable(self._roots[target], node, entry.op.name))
+        for target in _given(node):
+            name = getattr(call.function, "__name__", str(call.function))
+            self._written.add(self._writable(self._roots[target], node, name))
         if _writes(node):
             name = getattr(call.function, "__name__", str(call.function))
             unknown = entry is None or entry.op.restrides or is_mutable(call.function)
@@ -138,7 +141,13 @@ class _Functionalize:
             return set()
         entry = lookup(call.function)
         written = () if entry is None else _nodes_of(written_by(entry, node.args, node.kwargs))
-        given = [each for each in node.all_input_nodes if each not in written]
+        into = _given(node)
+        read = leaves([*node.args, *(v for k, v in node.kwargs.items() if k != "out")])
+        given = [
+            each
+            for each in node.all_input_nodes
+            if each not in written and (each not in into or each in read)
+        ]
         return {self._roots[each] for each in given} - {self._roots[node]}
 
     def _source(self, node: Node) -> Source | None:
@@ -421,6 +430,13 @@ def _writes(node: Node) -> bool:
     if lookup(call.function) is None and may_write(call.function):
         return True  # A method of torch that has no row, such as `fill_diagonal_`.
     return works_in_place(call.function, call.args, call.kwargs) or is_mutable(call.function)
+
+
+def _given(node: Node) -> list[Node]:
+    """What the results of a call are written into."""
+    call = node.meta.get(CALL)
+    found = None if call is None else out_of(call.function, node.args, node.kwargs)
+    return [each for each in leaves(found) if isinstance(each, Node)]
 
 
 def _detaches(node: Node) -> bool:

@@ -22,9 +22,10 @@ from typing import Any, Final
 import torch.fx
 
 from anyshape.graph.alias_analysis import result_of, root_of
+from anyshape.graph.plan import leaves
 from anyshape.graph.stage import Node, Stage, is_number, stage_of
 from anyshape.ops.bind import works_in_place
-from anyshape.ops.effects import may_draw, written_by
+from anyshape.ops.effects import may_draw, out_of, written_by
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, UNRECORDED
 from anyshape.ops.table import lookup
@@ -135,12 +136,14 @@ def _touched(node: Node) -> list[Any]:
 
 def _written(node: Node) -> list[Node]:
     call = node.meta.get(CALL)
-    entry = None if call is None else lookup(call.function)
-    if call is None or entry is None:
+    if call is None:
         return []
-    found = list(written_by(entry, node.args, node.kwargs).values())
-    if works_in_place(call.function, call.args, call.kwargs):
-        found.append(node.args[0] if node.args else node.kwargs["input"])
+    found = leaves(out_of(call.function, node.args, node.kwargs))
+    entry = lookup(call.function)
+    if entry is not None:
+        found += written_by(entry, node.args, node.kwargs).values()
+        if works_in_place(call.function, call.args, call.kwargs):
+            found.append(node.args[0] if node.args else node.kwargs["input"])
     return [root_of(each) for each in found if isinstance(each, Node)]
 
 

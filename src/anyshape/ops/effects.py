@@ -174,7 +174,7 @@ def changes_argument(
     if isinstance(function, KernelLaunch):
         return True
     always, by_flag = _changes(function)
-    if always or "out" in kwargs:
+    if always or "out" in kwargs or out_of(function, args, kwargs) is not None:
         return True
     return by_flag and works_in_place(function, args, kwargs)
 
@@ -195,8 +195,28 @@ def _changes(function: Callable[..., Any]) -> tuple[bool, bool]:
     return always, match is not None and "inplace" in signature_of(match.op).names
 
 
+def out_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the results are written into instead of tensors of their own; None if nothing is."""
+    if "out" in kwargs:
+        return kwargs["out"]
+    place = None if isinstance(function, KernelLaunch) else _place_of_out(function)
+    return args[place] if place is not None and place < len(args) else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _place_of_out(function: Callable[..., Any]) -> int | None:
+    """Where `out` stands among the arguments of a function of torch that is written in Python;
+    operators take it by name alone."""
+    code = getattr(function, "__code__", None)
+    if code is None or not is_of_torch(function):
+        return None
+    names = code.co_varnames[: code.co_argcount]
+    return names.index("out") if "out" in names else None
+
+
 def written_by(match: OpMatch, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments that a call may write to beside what its in-place form does, by name."""
+    """The arguments that a call may write to beside `out` and what its in-place form writes to, by
+    name."""
     effects = match.op.effects
     if not effects.writes:
         return {}

@@ -43,6 +43,7 @@ from anyshape.graph.backward_graph import MODES, TrainingGraphs, training_graphs
 from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
+from anyshape.graph.given_results import without_given_results
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.inline_backward import computes_gradients
 from anyshape.graph.lowering import Lowering
@@ -86,7 +87,7 @@ def run_native(
     called for the first time."""
     try:
         with expr.fresh_scope():
-            return _built(graph, examples, now)
+            return _built(without_given_results(graph), examples, now)
     except Exception as error:
         _failed(graph, error, examples)
     return run_graph(graph, examples)

@@ -44,6 +44,12 @@ def _apply(hooks: Hooks, function: Any, *args: object, **kwargs: object) -> obje
     if _is_forward_alone(function):
         return _forward(hooks, function, args)
     given = [_argument(hooks, function, value) for value in args]
+    if _has_changing_float(given) and not hooks.tracer.whole:
+        # Its code may choose sizes by it: a graph would hold for this value alone.
+        raise AbortCapture(
+            f"`{function.__name__}.apply` takes a float that changes",
+            "a tensor in its place: what is around the call is then one graph with it",
+        )
     shapes = tuple(place for place, value in enumerate(given) if type(value) is torch.Size)
     code = tuple((place, value) for place, value in enumerate(given) if isinstance(value, CODE))
     for place, _ in code:
@@ -141,6 +147,12 @@ def _argument(hooks: Hooks, function: Any, value: object) -> object:
     if isinstance(value, types.BuiltinFunctionType | type) and _is_of_library(value):
         return value
     raise AbortCapture(f"`{function.__name__}.apply` takes a {kind.__name__}")
+
+
+def _has_changing_float(value: Any) -> bool:
+    if isinstance(value, list | tuple | dict):
+        return any(map(_has_changing_float, value.values() if isinstance(value, dict) else value))
+    return type(value) is TracedFloat
 
 
 def _holds_other(value: Any) -> bool:

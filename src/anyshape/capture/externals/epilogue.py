@@ -153,6 +153,8 @@ class Recipe:
         if is_numpy_scalar(kind):
             return self._constant(value)  # computed of what is guarded, and never changed
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
+            if getattr(value, "__dict__", None):
+                raise AbortCapture(f"a {kind.__name__} with attributes is returned or stored")
             return self._named_tuple(value)
         if isinstance(value, tuple) and kind.__module__ == "torch.return_types":
             return self._of_a_tuple(value)

@@ -108,6 +108,8 @@ class Callables:
                 args[0]
             ):
                 return function(*args, **kwargs)  # the bare state of a fresh module
+            if classes.makes_named_tuple(function) and function.__name__ == "__new__":
+                return function(*args, **kwargs)  # as a class calls it that has its own
             model = natives.MODELS.get(function)
             if model is None and self._hooks.grads is not None:
                 model = backward.model_of(function, args)

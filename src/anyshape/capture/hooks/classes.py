@@ -39,10 +39,16 @@ def value(hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, o
 def is_named_tuple(kind: type) -> bool:
     if not issubclass(kind, tuple):
         return False
-    generated = str(getattr(kind.__new__, "__module__", "")).startswith("namedtuple_")
     return (
-        generated and hasattr(kind, "_fields") and kind.__init__ is object.__init__
+        makes_named_tuple(kind.__new__)
+        and hasattr(kind, "_fields")
+        and kind.__init__ is object.__init__
     ) or kind.__module__ == "torch.return_types"
+
+
+def makes_named_tuple(function: object) -> bool:
+    """Whether it is the `__new__` that `namedtuple` wrote, which has no source."""
+    return str(getattr(function, "__module__", "")).startswith("namedtuple_")
 
 
 def member(hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:

@@ -59,6 +59,7 @@ from anyshape.capture.record.tensor_metadata_reads import (
     NOT_RECORDED,
     SHAPE_READS,
     SIZE_READS,
+    read_by,
 )
 from anyshape.capture.record.torch_state import on_default_device
 from anyshape.capture.record.unbacked import is_of_data, observed, places, sizes_in
@@ -260,10 +261,9 @@ class Recorder(Inputs):
             if function in DATA_READS:
                 reader = (TRUTHS if native else DATA_READERS).get(function)
                 if reader is None:
-                    raise AbortCapture(
-                        f"`{name_of(function)}` reads the data of a tensor",
-                        "keep the value in a tensor (torch.where instead of `if`)",
-                    )
+                    name = name_of(function)
+                    what, hint = read_by(name)
+                    raise AbortCapture(f"`{name}` reads {what}", hint)
                 if is_constant(self, args):
                     return function(*args, **kwargs)
                 return reader(self, *args, **kwargs)
@@ -356,7 +356,10 @@ class Recorder(Inputs):
         target: Callable[..., object] | str | None,
     ) -> None:
         if function in NOT_RECORDED:
-            raise AbortCapture(f"`{name_of(function)}` inside a compiled function")
+            raise AbortCapture(
+                f"`{name_of(function)}` inside a compiled function",
+                "call it outside of what is compiled, on what that gives",
+            )
         getter = getattr(function, "__name__", "") == "__get__"
         if not is_tensors(result) and (result is not None or getter):
             raise AbortCapture(f"`{name_of(function)}` returns a {type(result).__name__}")

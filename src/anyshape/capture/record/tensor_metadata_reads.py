@@ -247,6 +247,31 @@ DATA_READS: Final[frozenset[Callable[..., Any]]] = frozenset(
     ]
 )
 
+#: What they are about if not the elements, and what a person can do about that.
+_OF_AUTOGRAD: Final = (
+    "the graph of autograd",
+    "read it outside of what is compiled; where no line of the program does, a full backward hook "
+    "of a module does (register_full_backward_hook): `register_hook` on what is given spares it",
+)
+_OF_WRITES: Final = ("how often a tensor was written to", "ask it outside of what is compiled")
+_OF_MEMORY: Final = ("the memory of a tensor", "ask for it outside of what is compiled")
+_OF_DATA: Final = (
+    "the data of a tensor",
+    "keep the value in a tensor (torch.where instead of `if`)",
+)
+_ABOUT: Final = {
+    **dict.fromkeys(("grad_fn", "output_nr"), _OF_AUTOGRAD),
+    "_version": _OF_WRITES,
+    **dict.fromkeys(("data_ptr", "is_set_to", "untyped_storage", "storage"), _OF_MEMORY),
+    **dict.fromkeys(("_typed_storage", "_cdata", "_base", "_is_view", "is_shared"), _OF_MEMORY),
+}
+
+
+def read_by(name: str) -> tuple[str, str]:
+    """What a read of `DATA_READS` is about, and what spares it."""
+    return _ABOUT.get(name, _OF_DATA)
+
+
 _BACKWARD: Final = (
     "backward",
     "register_hook",
