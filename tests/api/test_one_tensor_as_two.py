@@ -81,3 +81,18 @@ def test_what_is_asked_of_a_tensor_is_how_it_is_now(change: str, asked_before: b
     for rows in (4, 3, 5):
         assert compiled(torch.ones(rows, 3)) == program(torch.ones(rows, 3))
     assert compiled.stats().graphs == 1
+
+
+@pytest.mark.parametrize("is_view", [False, True])
+def test_a_history_is_that_of_views_too(is_view: bool) -> None:
+    def program(x: Tensor, other: Tensor) -> Any:
+        x.mul_(torch.ones((), requires_grad=True))
+        return other.requires_grad, other.is_leaf, (other * 2).requires_grad
+
+    compiled = anyshape.compile(program, dynamic=True)
+    for again in (False, False, is_view, False, is_view):
+        found = []
+        for function in (program, compiled):
+            x = torch.ones(3)
+            found.append(function(x, x[1:] if again else torch.ones(2)))
+        assert found[0] == found[1]

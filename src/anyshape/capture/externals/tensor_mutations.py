@@ -91,6 +91,16 @@ class Changes:
             raise AbortCapture("the history of a tensor that was changed is asked for")
         return tensor.requires_grad
 
+    def gave_history(self, but: torch.Tensor) -> bool:
+        """Whether a tensor beside this one is by now a result of operations with gradients, and
+        did not come with gradients: then its views are, too."""
+        return self.any and any(
+            tensor is not but
+            and tensor.grad_fn is not None
+            and not self._geometries[id(tensor)].requires_grad
+            for _, tensor, _ in self.externals
+        )
+
     def wrote(self, tensors: Iterable[torch.Tensor]) -> None:
         """The memory of these tensors was written without a new version."""
         self.any = True

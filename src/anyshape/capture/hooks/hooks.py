@@ -181,6 +181,11 @@ class Hooks(OperatorHooks, ItemHooks):
             self.recorder.reads_shape(tensor)
         if name == "shape":
             return shape(self.recorder, tensor)
+        if name in _OF_HISTORY and self.tracer.path_of(tensor) is not None:
+            with torch._C.DisableTorchFunction():
+                if self.recorder.changes.gave_history(but=tensor):
+                    # In another call it may be a view of that one.
+                    raise AbortCapture(f"`{name}` is read after another tensor was given a history")
         if name in CONSTANT_ATTRIBUTES:
             self.recorder.known(tensor)
             with torch._C.DisableTorchFunction():
@@ -309,6 +314,10 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def making_class(self, name: str) -> None:
         self.tracer.abort(f"the class `{name}` is defined inside the function")
+
+
+#: What a tensor may have from the one that it is a view of.
+_OF_HISTORY: Final = frozenset({"requires_grad", "is_leaf"})
 
 
 def _is_in_place(tensor: torch.Tensor, value: object) -> bool:
