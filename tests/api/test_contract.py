@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import inspect
 import pickle
 import random
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -395,6 +397,21 @@ def test_a_size_beside_the_contract_chooses_the_way():
     assert compiled.stats().captures == 1
     for n, m in ((3, 6), (4, 9), (2, 1)):
         torch.testing.assert_close(compiled(ones(n), ones(m)), tied_if_short(ones(n), ones(m)))
+
+
+def test_a_call_that_breaks_it_is_not_kept():
+    compiled = anyshape.compile(in_another_way, shapes={"x": "n"})
+
+    def argument_of_a_call() -> weakref.ref[Tensor]:
+        x = ones(6)
+        with pytest.raises(ConstraintViolation):
+            compiled(x, None, "flat")
+        return weakref.ref(x)
+
+    for _ in ("captured", "known"):
+        argument = argument_of_a_call()
+        gc.collect()
+        assert argument() is None
 
 
 def test_ways_that_break_it_are_not_kept_without_end():

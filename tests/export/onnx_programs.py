@@ -209,6 +209,12 @@ INDEXING: dict[str, Program] = {
     ),
     "places": by_places,
     "masks": lambda x: (x[x > 0], x[x.sum(1) > 0], x.view(-1, 2, 2)[:, torch.eye(2) > 0]),
+    "added at": lambda x: (
+        torch.zeros(x.shape[0], 5).scatter_add(1, (x > 0).long() * 3, x),
+        x.scatter_add(-1, (x[:, :2] > 0).long(), x * 2),
+        x.scatter_add(0, torch.zeros(1, 3, dtype=torch.long), x),
+        x.clone().scatter_add_(1, (x > 1).long(), x),
+    ),
     "found": lambda x: (x.nonzero(), (x > 0).nonzero()),
     "item": lambda x: x * x.sum().item(),
 }

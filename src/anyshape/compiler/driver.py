@@ -13,6 +13,7 @@ event that says why.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, Final
 
 import torch
@@ -90,7 +91,7 @@ class FunctionCompiler(CompiledFunction):
         shapes = assumed(self.contract, bound)
         for broken in self.broken_contracts:
             if broken.is_met_by(bound):
-                raise broken.error.with_traceback(None)
+                raise copy(broken.error)
         arguments = by_parameter(self.target.signature, bound)
         if stance() is not Stance.COMPILE and self._apply_stance(bound):
             return self._call(arguments)
@@ -316,9 +317,9 @@ class FunctionCompiler(CompiledFunction):
         self._written |= trace.written
         broken = broken_contract(self.target.name, trace, choices)
         if broken is not None:
-            # Other calls may go other ways.
+            # Other calls may go other ways. What is kept has no traceback, which has the arguments.
             self.broken_contracts[_MOST_BROKEN - 1 :] = [broken]
-            raise broken.error
+            raise copy(broken.error)
         check_marks(trace, choices.rulings)
         for defect in trace.defects:
             stream.emit(kinds.Defect("ops", defect, compile_id=entry_id))

@@ -31,7 +31,7 @@ from anyshape.ops.lowering.values import (
     place,
 )
 from anyshape.ops.meta import Meta
-from anyshape.ops.onnx import Node, Writer
+from anyshape.ops.onnx import Node, NotMapped, Writer
 from anyshape.ops.op import (
     Op,
     OpKind,
@@ -524,3 +524,14 @@ def gradient_index_add(grad: Term, dim: Any, index: Term, source: Term, alpha: A
 @onnx("gather")
 def onnx_gather(w: Writer, node: Node, input: Any, dim: int, index: Any, **_: Any) -> str:
     return w.add("GatherElements", [w.name(input), w.name(index)], axis=dim)
+
+
+@onnx("scatter_add")
+def onnx_scatter_add(w: Writer, node: Node, input: Any, dim: int, index: Any, src: Any) -> str:
+    if w.rank(index) == 0:
+        raise NotMapped("a scatter into a tensor without dimensions")
+    # The source may be larger than the index, and what is beyond is not added.
+    places = w.name(index)
+    first = w.constant([0] * w.rank(index))
+    added = w.add("Slice", [w.name(src), first, w.add("Shape", [places])])
+    return w.add("ScatterElements", [w.name(input), places, added], axis=dim, reduction="add")
