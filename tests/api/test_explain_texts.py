@@ -62,6 +62,21 @@ def test_inputs_are_never_folded():
         assert f"L['xs'][{n}].size()[0]" in text
 
 
+def test_as_many_sizes_as_gradients_have_are_told_together():
+    def f(xs: list[Tensor]) -> Tensor:
+        return torch.stack([x.sum() for x in xs])
+
+    compiled = anyshape.compile(f, dynamic=True)
+    compiled([torch.ones(n) for n in range(2, 42)])
+    told = [line for line in str(compiled.explain()).splitlines() if "  dynamic: " in line]
+    assert len(told) == 1
+    assert "any L['xs'][0].size()[0]" in told[0]
+    assert "and 34 more" in told[0]
+    everything = str(compiled.explain(verbose=True))
+    for n in range(40):
+        assert f"any L['xs'][{n}].size()[0]" in everything
+
+
 def test_recompiles_come_first():
     short, _ = explained(2)
     assert short[1].startswith("  recompiled because ")

@@ -117,7 +117,8 @@ def numpy_draw(board: Board, x: Tensor) -> Tensor:
 
 def to_file(board: Board, x: Tensor) -> Tensor:
     with board.file.open("a") as file:
-        file.write(f"{x.shape[0]} {x.sum().item():.3f}\n")
+        # In float64: the order of a sum must not decide the last digit.
+        file.write(f"{x.shape[0]} {x.double().sum().item():.3f}\n")
     return x * 2
 
 
@@ -134,7 +135,7 @@ def clock(board: Board, x: Tensor) -> Tensor:
 
 def exact_clock(board: Board, x: Tensor) -> Tensor:
     begun = time.perf_counter_ns()
-    y = x.exp()
+    y = x.square()
     board.notes.append(time.perf_counter_ns() >= begun)
     board.stamps.append(time.time())
     return y

@@ -53,16 +53,26 @@ class EntryExplanation:
         graphs = "" if self.graphs == 1 else f", {self.graphs} graphs"
         return f"entry {self.id}: served {_times(self.hits, 'call')} after the first{graphs}"
 
-    def free_lines(self) -> list[str]:
-        """What may have several values."""
-        free = [each for each in self.sizes if each.is_free]
-        told = [line for each in free for line in _sizes_lines([each], is_verbose=True)]
+    def free_lines(self, is_verbose: bool) -> list[str]:
+        """What may have several values: each by itself, if they are not as many as the gradients of
+        a model have."""
+        groups = _by_cause([each for each in self.sizes if each.is_free])
+        many = [] if is_verbose else [alike for alike in groups if len(alike) > _MOST_FREE]
+        folded = {id(each): alike for alike in many for each in alike}
+        told: list[str] = []
+        for each in self.sizes:
+            alike = folded.get(id(each), [each])
+            if each.is_free and alike[0] is each:
+                told += _sizes_lines(alike, is_verbose or len(alike) == 1)
         return told or ["  dynamic: nothing, every size has one value"]
 
     def condition_blocks(self, is_verbose: bool) -> list[list[str]]:
         """What has one value and what must hold, each with its lines; equal layers are told once
         unless all is asked for."""
-        blocks = [_sizes_lines(alike, is_verbose) for alike in _alike(self.sizes)]
+        blocks = [
+            _sizes_lines(alike, is_verbose)
+            for alike in _by_cause([each for each in self.sizes if not each.is_free])
+        ]
         for guards in _folded(self.conditions, is_verbose):
             first, more = guards[0], len(guards) - 1
             is_alike = len({_LAYER.sub("[]", each.text) for each in guards}) == 1
@@ -93,13 +103,16 @@ def _in_other_layers(count: int) -> str:
 _MOST_ALIKE: Final = 6
 
 
-def _alike(sizes: Sequence[DimStatus]) -> list[list[DimStatus]]:
-    """Those that have one value, by what is said of them."""
+#: So many sizes that may have several values for one reason are listed one by one.
+_MOST_FREE: Final = 24
+
+
+def _by_cause(sizes: Sequence[DimStatus]) -> list[list[DimStatus]]:
+    """Those of which the same is said."""
     groups: dict[object, list[DimStatus]] = {}
     for each in sizes:
-        if not each.is_free:
-            key = (each.state, each.why, each.since, each.change)
-            groups.setdefault(key, []).append(each)
+        key = (each.state, each.why, each.since, each.change)
+        groups.setdefault(key, []).append(each)
     return list(groups.values())
 
 
@@ -250,7 +263,8 @@ class Explanation:
             blocks = entry.condition_blocks(self.is_verbose)
             new = [block for block in blocks if self.is_verbose or tuple(block) not in told]
             told.update(map(tuple, blocks))
-            lines = [entry.title, *entry.free_lines(), *(line for block in new for line in block)]
+            free = entry.free_lines(self.is_verbose)
+            lines = [entry.title, *free, *(line for block in new for line in block)]
             if len(new) < len(blocks):
                 lines.append(f"  and {len(blocks) - len(new)} more, as in an entry before")
             entries.append(lines + entry.graph_lines())
