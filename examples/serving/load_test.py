@@ -65,6 +65,9 @@ def running(system: str, folder: Path) -> Iterator[tuple[str, int, float]]:
             try:
                 if httpx.get(f"{url}/readyz", timeout=5).status_code == 200:
                     break
+                health = httpx.get(f"{url}/healthz", timeout=5)
+                if health.is_server_error:
+                    raise SystemExit(f"the service of {system} cannot start: {health.text}")
             except httpx.HTTPError:
                 pass  # it does not listen yet
             time.sleep(0.1)
