@@ -107,6 +107,20 @@ def test_written_twice_and_read_between(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRITES)
+def test_what_was_read_before_is_as_it_was(name: str) -> None:
+    """Also where it is computed of the tensor behind the write: by elements, in one kernel."""
+    write = WRITES[name]
+
+    def program(m: State, x: Tensor) -> tuple[Tensor, ...]:
+        before = m.u * 2, m.matrix - 1, m.whole.exp(), m.u[1:] + m.u[:-1]
+        write(m, m.matrix.tanh())
+        return x * 2, *(each + 1 for each in before)
+
+    with torch.no_grad():
+        _agree(program)
+
+
+@pytest.mark.parametrize("name", WRITES)
 def test_independent_results_keep_the_order_of_writes(name: str) -> None:
     """As a discriminator does that is called with what is real and with what is not."""
     write = WRITES[name]

@@ -16,7 +16,8 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.alias_analysis import match_of
+from anyshape.graph.alias_analysis import function_of, match_of
+from anyshape.ops.effects import out_of
 from anyshape.ops.meta import Meta, channels_last, contiguous
 from anyshape.ops.node_meta import CALL, RESULT
 from anyshape.ops.op import NATIVE, VIEWS, VIEWS_OF_EACH
@@ -116,6 +117,8 @@ def is_lowered(entry: OpMatch) -> bool:
 
 def _writes(node: torch.fx.Node) -> bool:
     entry = match_of(node)
-    if entry is None or entry.in_place or "out" in node.kwargs:
+    if entry is None or entry.in_place:
+        return True
+    if out_of(function_of(node), node.args, node.kwargs) is not None:
         return True
     return bool(node.kwargs.get("inplace")) or any(arg is True for arg in node.args[1:])

@@ -31,7 +31,7 @@ from anyshape.graph.plan import (
 )
 from anyshape.loops import expr
 from anyshape.ops.bind import Unbound, works_in_place
-from anyshape.ops.effects import may_be_written, schema_of_extension, written_by
+from anyshape.ops.effects import may_be_written, out_of, schema_of_extension, written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.lowering.scalars import cast
@@ -308,7 +308,9 @@ def entangle(roots: list[Storage]) -> None:
 
 def may_write(entry: OpMatch, node: torch.fx.Node) -> bool:
     """Operators that write what is not their first argument: statistics, tables, given results."""
+    if out_of(function_of(node), node.args, node.kwargs) is not None:
+        return True
     try:
-        return "out" in node.kwargs or bool(written_by(entry, node.args, node.kwargs))
+        return bool(written_by(entry, node.args, node.kwargs))
     except Unbound:
         return True

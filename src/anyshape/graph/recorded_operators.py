@@ -10,13 +10,13 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.alias_analysis import is_part
+from anyshape.graph.alias_analysis import function_of, is_part
 from anyshape.graph.autograd_step import RecordedOperator, Step, placed
 from anyshape.graph.checkpoint_regions import Redrawn
 from anyshape.graph.plan import Unlowerable, known_arguments
 from anyshape.graph.term_graph import TermGraph
 from anyshape.ops.bind import Unbound, bind_match
-from anyshape.ops.effects import is_pure_extension, may_draw, may_write, written_by
+from anyshape.ops.effects import is_pure_extension, may_draw, may_write, out_of, written_by
 from anyshape.ops.meta import Meta, contiguous
 from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.op import GRADIENT, NATIVE, PARTS, OpKind
@@ -96,8 +96,10 @@ def _is_called(entry: OpMatch | None, function: Callable[..., Any]) -> bool:
 
 
 def _writes(entry: OpMatch, node: torch.fx.Node) -> bool:
+    if out_of(function_of(node), node.args, node.kwargs) is not None:
+        return True
     try:
-        return "out" in node.kwargs or bool(written_by(entry, node.args, node.kwargs))
+        return bool(written_by(entry, node.args, node.kwargs))
     except Unbound:
         return True
 
@@ -106,7 +108,7 @@ def writes_when_run_again(entry: OpMatch | None, node: torch.fx.Node, call: Reco
     """Whether an operator that runs once more for its gradient would update an argument twice."""
     if entry is not None:
         return entry.in_place or _writes(entry, node)
-    return "out" in node.kwargs or may_write(call.function)
+    return out_of(call.function, node.args, node.kwargs) is not None or may_write(call.function)
 
 
 def gives_sparse(entry: OpMatch, call: RecordedCall) -> bool:

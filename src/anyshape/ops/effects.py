@@ -174,7 +174,7 @@ def changes_argument(
     if isinstance(function, KernelLaunch):
         return True
     always, by_flag = _changes(function)
-    if always or "out" in kwargs or out_of(function, args, kwargs) is not None:
+    if always or out_of(function, args, kwargs) is not None:
         return True
     return by_flag and works_in_place(function, args, kwargs)
 
