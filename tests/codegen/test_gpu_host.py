@@ -25,6 +25,7 @@ from anyshape.backends.native.source import gpu_source_of
 from anyshape.capture.record import result_metas
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
+from anyshape.graph import lowering
 from anyshape.graph.aliasing import Foreign
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.materialize import Materialize
@@ -531,10 +532,8 @@ def _counted(x: Tensor, step: Tensor) -> tuple[Tensor, ...]:
     return y, y.bfloat16() * scale, torch.where(x > 0, x, scale.float())
 
 
-def test_tensors_of_one_element_on_the_processor_are_numbers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Operators on a GPU take them; others are torch's. The step is written to between reads."""
+@pytest.fixture
+def scalars_are_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     given = Lowering._given
 
     def elsewhere(self: Any, name: str, meta: Any, layout: Any = None) -> Any:
@@ -542,7 +541,40 @@ def test_tensors_of_one_element_on_the_processor_are_numbers(
             return Foreign(name, meta)
         return given(self, name, meta, layout)
 
+    def is_elsewhere(node: torch.fx.Node, device: torch.device) -> bool:
+        meta = node.meta.get("result")
+        return meta is not None and not meta.shape
+
     monkeypatch.setattr(Lowering, "_given", elsewhere)
+    monkeypatch.setattr(lowering, "_is_elsewhere", is_elsewhere)
+
+
+@pytest.mark.usefixtures("scalars_are_elsewhere")
+def test_many_numbers_of_the_processor() -> None:
+    """As an optimizer has them: each of equal parts has its own, and native steps stay together."""
+
+    def program(states: list[Tensor], counts: list[Tensor]) -> None:
+        for state, count in zip(states, counts, strict=True):
+            state.mul_(0.9)
+            state.div_(count)
+            state.add_(count)
+
+    backend = Backend()
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    for rows in (5, 1, 12):
+        mine = [torch.randn(rows) for _ in range(9)]
+        counts = [torch.tensor(2.0 + n, dtype=torch.float64) for n in range(9)]
+        twin = [each.clone() for each in mine], [each.clone() for each in counts]
+        for _ in range(2):
+            compiled(mine, counts)
+            program(*twin)
+        torch.testing.assert_close((mine, counts), twin)
+    assert len(backend.functions) == 1
+
+
+@pytest.mark.usefixtures("scalars_are_elsewhere")
+def test_tensors_of_one_element_on_the_processor_are_numbers() -> None:
+    """Operators on a GPU take them; others are torch's. The step is written to between reads."""
     backend = Backend()
     compiled = anyshape.compile(_counted, dynamic=True, backend=backend)
     for rows in (5, 1, 12):

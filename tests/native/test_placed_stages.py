@@ -159,6 +159,27 @@ def test_few_stages(cut: Cut) -> None:
     assert all("native code" in line for line in report.lines())
 
 
+def _of_one_memory(count: Tensor, again: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    count += 1
+    first = weight * again
+    count += 1
+    return first, weight * again
+
+
+def test_tensors_that_share_memory_are_in_the_order_of_the_program(cut: Cut) -> None:
+    cut.place_of = _by_dtype
+    compiled = anyshape.compile(_of_one_memory, dynamic=True)
+    weight = torch.ones(3)
+    for is_shared in (False, True, False, True):
+        outcomes: list[Any] = []
+        for function in (_of_one_memory, compiled):
+            memory = torch.tensor([2.0, 2.0], dtype=torch.float64)
+            count, again = memory[0], memory.view(2)[0 if is_shared else 1]
+            outcomes.append((function(count, again, weight), memory))
+        torch.testing.assert_close(outcomes[1], outcomes[0])
+    assert max(cut.stages) == 2
+
+
 def test_too_many_stages_are_none(cut: Cut) -> None:
     def ping_pong(x: Tensor) -> Tensor:
         for _ in range(10):

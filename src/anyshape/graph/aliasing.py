@@ -132,6 +132,9 @@ class Foreign:
     """A tensor that only Python code handles: sparse, complex, quantised, or, with its meta, on
     another device."""
 
+    #: whether it is there before the first step, and stays as it is
+    is_constant = False
+
     def __init__(self, name: str, elsewhere: Meta | None = None) -> None:
         self.name = name
         self.elsewhere = elsewhere

@@ -111,10 +111,12 @@ class Calling(Mutation):
         return tree
 
     def _host_scalar(self, tensor: Foreign) -> Value:
-        """Read where the program uses it: it may be written to later."""
+        """Read where the program uses it, if it may be written to: else with all other numbers,
+        which does not part the native steps."""
         assert tensor.elsewhere is not None
-        name = self._name("c")
-        self.steps.append(PythonCall("call_method", "item", (TensorRef(tensor.name),), {}, name))
+        name, args = self._name("c"), (TensorRef(tensor.name),)
+        is_early = tensor.is_constant
+        self.steps.append(PythonCall("call_method", "item", args, {}, name, is_number=is_early))
         dtype = DTYPES[tensor.elsewhere.dtype]
         return self.values.host_scalar(cast(expr.number(name), dtype), dtype)
 

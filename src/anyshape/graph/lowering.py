@@ -15,7 +15,7 @@ import torch
 import torch.fx
 
 from anyshape.graph.alias_analysis import Sharing
-from anyshape.graph.aliasing import Storage, TensorView, handles_in, values_in
+from anyshape.graph.aliasing import Foreign, Storage, TensorView, handles_in, values_in
 from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.autograd_step import Step
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
@@ -70,6 +70,8 @@ class Lowering(Settling):
     _kept: set[str]
     _fusion: AttentionFusion
     few_rows = 0
+    #: whether the graph writes to tensors that it is given on another device
+    _writes_elsewhere = False
 
     def run(self, graph: torch.fx.Graph, *, whole: bool = False, at_once: bool = False) -> Plan:
         """`whole`: equal parts are not left out. `at_once`: outputs are stored where the program
@@ -84,6 +86,10 @@ class Lowering(Settling):
         if self._sharing.is_written:
             nodes = in_local_order(nodes, self._sharing, may_write)
         placeholders = [node for node in nodes if node.op == "placeholder"]
+        self._writes_elsewhere = any(
+            self._sharing.is_written_to(node) and _is_elsewhere(node, self.device)
+            for node in placeholders
+        )
         symbols = {node.meta[SYMBOL] for node in placeholders if SYMBOL in node.meta}
         self.unbounded = symbols - shown_by(placeholders)
         layout = TrainingLayout if at_once else ChannelsLast
@@ -173,7 +179,10 @@ class Lowering(Settling):
             self._env[node] = NumberRef(name)
         else:
             layout = node.meta.get(LAYOUT)
-            self._env[node] = self._given(name, self.settled(node.meta[RESULT]), layout)
+            given = self._given(name, self.settled(node.meta[RESULT]), layout)
+            if isinstance(given, Foreign):
+                given.is_constant = not self._writes_elsewhere
+            self._env[node] = given
         return name
 
     def _lower(self, node: torch.fx.Node) -> None:
@@ -512,6 +521,11 @@ def _for_row(row: Callable[..., object], op: Op, arguments: dict[str, object]) -
 
 def _name_of(function: object) -> str:
     return getattr(function, "__name__", str(function))
+
+
+def _is_elsewhere(node: torch.fx.Node, device: torch.device) -> bool:
+    meta = node.meta.get(RESULT)
+    return isinstance(meta, Meta) and meta.device != device
 
 
 def _device_of(nodes: Sequence[torch.fx.Node]) -> torch.device:

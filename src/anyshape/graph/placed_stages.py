@@ -8,6 +8,7 @@ recorded as a CUDA graph to what waits for the GPU.
 Native code is for one device. Each stage is a graph of its own, on one device; what an optimizer
 counts on the processor is one stage, and what it does on the GPU another. Operators keep their
 order where one could tell: what writes to a tensor and what else touches it, and what draws.
+Tensors that a graph is given count as apart, which whoever runs the stages has to see to.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from typing import Any, Final
 import torch
 import torch.fx
 
-from anyshape.graph.alias_analysis import Sharing, function_of, is_part, result_of
+from anyshape.graph.alias_analysis import Sharing, function_of, is_part, match_of, result_of
 from anyshape.graph.backward_graph import MODES
 from anyshape.graph.fallback import may_write
 from anyshape.graph.plan import leaves
 from anyshape.graph.size_symbols import shown_by
 from anyshape.graph.stage import Node, Stage, is_number, stage_of
 from anyshape.ops.effects import may_draw
+from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
 from anyshape.ops.runtime_checks import CHECKS
@@ -80,21 +82,24 @@ def _levels(
     nodes: Sequence[Node], places: dict[Node, Place | None], sharing: Sharing
 ) -> dict[Node, int]:
     """The number of each node's stage: the first at its place that is behind all that it needs."""
-    untold = {node for node in places if _may_do_anything(node)}
-    written = {sharing.first(each) for node in untold for each in node.all_input_nodes}
     stages: list[Place] = []
     latest: dict[Any, int] = {}
     level: dict[Node, int] = {}
+    #: nothing behind what may do anything comes before it
+    least_of_all = 0
     for node in nodes:
         if node not in places:
             level[node] = 0
             continue
         storages = {sharing.first(each) for each in (node, *node.all_input_nodes)}
-        touched: list[Any] = [s for s in storages if s in written or sharing.is_written_to(s)]
-        if node in untold or may_draw(function_of(node)):
+        touched: list[Any] = [each for each in storages if sharing.is_written_to(each)]
+        if may_draw(function_of(node)):
             touched.append(_GENERATOR)
         before = [level[each] for each in node.all_input_nodes]
-        least = max([0, *before, *(latest.get(each, 0) for each in touched)])
+        least = max([least_of_all, *before, *(latest.get(each, 0) for each in touched)])
+        is_barrier = _may_do_anything(node)
+        if is_barrier:
+            least = max(level.values(), default=0)
         place = places[node]
         own = least
         if place is not None:
@@ -103,11 +108,15 @@ def _levels(
                 stages.append(place)
         level[node] = own
         latest |= dict.fromkeys(touched, own)
+        if is_barrier:
+            least_of_all = own
     return level
 
 
 def _may_do_anything(node: Node) -> bool:
-    """A step that is no operator, as a launch of the program's own kernel is."""
-    if CALL in node.meta or _is_anywhere(node):
+    """A step of which no row tells what it writes and what its results share memory with."""
+    if CALL in node.meta:
+        return match_of(node) is None and region_of(node.target) is None
+    if is_part(node) or NUMBER in node.meta or node.target in _READS or node.target in CHECKS:
         return False
-    return node.target not in _READS and node.target not in CHECKS
+    return not (is_number(node) and node.all_input_nodes)

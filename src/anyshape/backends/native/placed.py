@@ -8,15 +8,19 @@ from typing import Any
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from anyshape.backends.eager import run_graph
+from anyshape.backends.eager import run_graph, run_graph_later
+from anyshape.backends.native.alias_check import may_write, no_alias
 from anyshape.backends.native.report import NativeReport, StagedReport
 from anyshape.backends.native.training import in_stages
 from anyshape.config import config
+from anyshape.graph.alias_analysis import Sharing, result_of
+from anyshape.graph.fallback import may_write as writes
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.placed_stages import device_of, placed_stages
 from anyshape.graph.plan import Unlowerable
 from anyshape.graph.size_symbols import shown_by
 from anyshape.graph.stage import Stage
+from anyshape.ops.meta import Meta
 from anyshape.ops.node_meta import CUDA_GRAPHS, EXPECTED, REPORT, SYMBOL
 
 
@@ -58,7 +62,29 @@ def built_in_places(
     if expected or all(each.whole for each in reports):
         raise Unlowerable("what is known of data is spread over several devices")
     graph.meta[REPORT] = StagedReport(reports)
-    return in_stages(FunctionalGraph(graph.graph), parts, built)
+    run = in_stages(FunctionalGraph(graph.graph), parts, built)
+    return _where_apart(graph, run)
+
+
+def _where_apart(graph: torch.fx.GraphModule, run: Callable[..., Any]) -> Callable[..., Any]:
+    """Stages are not in the order of the program, which shows where a tensor that is written to
+    shares memory with another one: the graph runs as it is."""
+    inputs = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    sharing = Sharing(graph.graph, writes)
+    tensors = [number for number, node in enumerate(inputs) if isinstance(result_of(node), Meta)]
+    written = [number for number in tensors if sharing.is_written_to(inputs[number])]
+    if not written:
+        return run
+    others = [number for number in tensors if number not in written]
+    apart, as_it_is = no_alias(), run_graph_later(graph)
+
+    def checked(*args: Any) -> Any:
+        changed, rest = [args[n] for n in written], [args[n] for n in others]
+        if apart(len(changed), *changed, *rest) or may_write(changed, rest):
+            return run(*args)
+        return as_it_is(*args)
+
+    return checked
 
 
 def wants_cuda_graphs(graph: torch.fx.GraphModule) -> bool:
