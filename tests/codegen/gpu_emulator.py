@@ -39,6 +39,7 @@ from anyshape.codegen.nvptx.module import (
     module_text,
     nvptx_target,
 )
+from anyshape.codegen.nvptx.products import product_helpers
 from anyshape.loops.kernels import Kernel
 from anyshape.ops.families.attention_kernels import KERNELS, backward_name, forward_name
 from anyshape.runtime.loader.build import Loaded, Source, build, disk_cache, load
@@ -312,6 +313,7 @@ class Gpu:
         runs: bool = True,
         room: int = _ROOM,
         choice: GpuChoice = USUAL,
+        products: int = 0,
     ) -> None:
         self.started: list[Started] = []
         #: what the host said of branches
@@ -326,7 +328,7 @@ class Gpu:
             self._add(kernel, counts)
         self._branch = _BRANCH(self.branched)
         branch = ctypes.cast(self._branch, ctypes.c_void_p).value
-        words = [shared, 0, ctypes.addressof(self.checks), 0, branch]
+        words = [shared, 0, ctypes.addressof(self.checks), 0, branch, products]
         assert len(words) == len(TABLE)
         # Handles are numbers from 1: a null is no function.
         rules = [rule for each in self.rules for rule in each]
@@ -381,7 +383,8 @@ class Gpu:
 
     def helpers(self) -> Loaded:
         """What host code finds by name: what is the same for all, and then what is ours."""
-        text = join_module([helpers_module(emulated_abi()), launch_helpers(0, GROUP_THREADS)])
+        own = launch_helpers(0, GROUP_THREADS), product_helpers(0)
+        text = join_module([helpers_module(emulated_abi()), *own])
         code = load(build(Source(text, quick=True), host_target(disk_cache())), self)
         return _Both(self, code)
 

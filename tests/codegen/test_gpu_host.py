@@ -39,14 +39,19 @@ from anyshape.runtime.loader.build import build, disk_cache
 from anyshape.runtime.loader.errors import NativeFailed
 from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.load import python_function
+from anyshape.support.lazy_dataclass import replace
 from tests.codegen.gpu_emulator import Gpu, emulated_abi
 
 
 class Backend:
     """A backend of `anyshape.compile` that emulates a GPU."""
 
-    def __init__(self, fails: int = 0, choice: GpuChoice = USUAL) -> None:
+    def __init__(
+        self, fails: int = 0, choice: GpuChoice = USUAL, products: int | None = None
+    ) -> None:
         self._choice = choice
+        #: the head of plans of products, if these are asked of a library
+        self._products = products
         self.gpus: list[Gpu] = []
         self.functions: list[Callable[..., Any]] = []
         self.called: list[str] = []
@@ -68,12 +73,15 @@ class Backend:
             if isinstance(step, Launch):
                 own = (len(step.buffers), len(step.sizes), len(step.numbers))
                 counts[step.kernel] = own
-        gpu = Gpu(list(counts.items()), fails=self._fails, choice=choice)
+        gpu = Gpu(
+            list(counts.items()), fails=self._fails, choice=choice, products=self._products or 0
+        )
         self.gpus.append(gpu)
         rules = {
             kernel: (own, counts[kernel]) for kernel, own in zip(counts, gpu.rules, strict=True)
         }
-        source = gpu_source_of(segment, rules, emulated_abi())
+        abi = replace(emulated_abi(), products=self._products is not None)
+        source = gpu_source_of(segment, rules, abi)
         built = build(source, host_target(disk_cache()))
         self.functions.append(python_function(built, segment, gpu.helpers()))
         return self.functions[-1]

@@ -25,11 +25,12 @@ from anyshape.codegen.nvptx.module import (
 from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
 from anyshape.graph.plan import Unlowerable
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Launch, Segment
+from anyshape.loops.program import Extern, Launch, Segment
 from anyshape.loops.text import kernel_key
 from anyshape.runtime.cuda.branch_streams import branch
 from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
 from anyshape.runtime.cuda.driver import driver
+from anyshape.runtime.cuda.product_plans import product_plans
 from anyshape.runtime.loader.build import Loaded, Source, disk_cache, found_or_begun
 from anyshape.runtime.loader.engine import assembly
 from anyshape.runtime.loader.errors import OutOfRange
@@ -69,7 +70,9 @@ def cuda_function(
     built = found_or_begun(key, source, host, cache)
     helpers = host_helpers(host, abi, index, driver()).code
     with torch.cuda.device(index):
-        table = _Table(list(codes.values()), index, target)
+        has_products = any(isinstance(step, Extern) for step in segment.steps)
+        plans = product_plans(index) if has_products else None
+        table = _Table(list(codes.values()), index, target, 0 if plans is None else plans.head)
     function = python_function(
         built if isinstance(built, Built) else built.result(),
         segment,
@@ -165,7 +168,9 @@ def _resident_blocks(rule: LaunchRule, function: int, device: int) -> int:
 class _Table:
     """What the host function has to know of this process: `codegen/nvptx/launch.py`."""
 
-    def __init__(self, codes: Sequence[_KernelCode], device: int, target: GpuTarget) -> None:
+    def __init__(
+        self, codes: Sequence[_KernelCode], device: int, target: GpuTarget, products: int = 0
+    ) -> None:
         self._codes = codes
         #: where checks leave their numbers: the GPU writes to it, and it is read without waiting
         self.checks: torch.Tensor | None = None
@@ -184,6 +189,7 @@ class _Table:
             "checks": 0 if self.checks is None else self.checks.data_ptr(),
             "load": ctypes.cast(self._load, ctypes.c_void_p).value or 0,
             "branch": ctypes.cast(_BRANCH, ctypes.c_void_p).value or 0,
+            "products": products,
         }
         words = [*(first[name] for name in TABLE), *[0, 0] * len(self._functions)]
         self._words = (ctypes.c_int64 * len(words))(*words)

@@ -30,6 +30,7 @@ from anyshape.codegen.nvptx.launch import (
     launch_helpers,
 )
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
+from anyshape.codegen.nvptx.products import product_helpers
 from anyshape.codegen.target import Target, Texts
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Launch, Segment
@@ -49,8 +50,8 @@ _NO_CHOICES: Final[Mapping[Kernel, CpuChoice]] = {}
 def helpers_source(abi: TorchAbi | None, gpu: int | None = None) -> Source:
     """What all segments call, or those for a GPU. One function of it is Python's, where torch's
     memory is known."""
-    launches = launch_functions() if gpu is None else launch_helpers(gpu)
-    text = join_module([helpers_module(host_abi(abi, gpu)), launches])
+    launches = [launch_functions()] if gpu is None else [launch_helpers(gpu), product_helpers(gpu)]
+    text = join_module([helpers_module(host_abi(abi, gpu)), *launches])
     # Nothing that a call takes can be measured to be longer by it, and a first call takes a tenth
     # less.
     return Source(text, None if abi is None else APART, quick=True)
@@ -139,4 +140,5 @@ def host_abi(found: TorchAbi | None, gpu: int | None = None, *, branches: bool =
         device_index=gpu,
         is_launched=True,
         branches=branches,
+        products=True,
     )

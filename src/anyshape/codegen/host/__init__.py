@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anyshape.codegen.host import entry, helpers, run, sizes
+from anyshape.codegen.host import entry, helpers, products, run, sizes
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
 from anyshape.codegen.host.externs import EXTERNS, declaration
 from anyshape.codegen.host.helpers import helpers_module
@@ -57,6 +57,7 @@ def host_function(
         run.DECLARATIONS,
         entry.DECLARATIONS,
         helpers.DECLARATIONS,
+        *([products.DECLARATIONS] if abi.products else []),
         *(f"declare i32 @{name}(ptr, ptr, ptr, ptr)" for name in called),
         *(declaration(EXTERNS[function], abi.device) for function in sorted(externs)),
         runs,

@@ -27,6 +27,8 @@ class HostAbi:
     is_launched: bool = False
     #: products that are independent of each other are in branches of what is recorded
     branches: bool = False
+    #: products are asked of the library, before torch is
+    products: bool = False
 
 
 class HostUnsupported(Exception):

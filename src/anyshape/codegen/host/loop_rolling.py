@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
-from anyshape.codegen.host.branches import branches_of
-from anyshape.codegen.host.steps import Known, Steps, in_branches
+from anyshape.codegen.host.products import ExternCalls
+from anyshape.codegen.host.steps import Known, Steps
 from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.loops.program import Buffer, Launch, Repeated, Step, buffers_of
 from anyshape.support.lazy_dataclass import replace
@@ -159,13 +159,13 @@ class LoopBody:
                 )
                 self._pointers[n] = data
                 writing.adopt(n, data, handle)
-        branches = branches_of(own, known.buffers) if known.abi.branches else {}
+        calls = ExternCalls(writing, own, known)
         for place, step in enumerate(own):
             if isinstance(step, Launch):
                 memory = scratch.get(first + place)
                 writing.launch(step, None if memory is None else self._pointer(memory))
             else:
-                in_branches(writing, step, place, branches)
+                calls.call(place)
             for n in rounds.ends.get(place, ()):
                 writing.give_up(n)
         writing.end()

@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
-from anyshape.codegen.host.branches import branches_of
 from anyshape.codegen.host.externs import adopted_buffers, handed_over, results_of
 from anyshape.codegen.host.loop_rolling import LoopBody, RoleKind, find_rounds
+from anyshape.codegen.host.products import ExternCalls
 from anyshape.codegen.host.sizes import Sizes, offsets
-from anyshape.codegen.host.steps import KernelCode, Known, Steps, in_branches
+from anyshape.codegen.host.steps import KernelCode, Known, Steps
 from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.loops.expr import WIDTH
 from anyshape.loops.kernels import Kernel
@@ -126,7 +126,7 @@ class Run:
             segment.repeated, segment.steps, known.buffers, self._places(), scratch, ends
         )
         part: LoopBody | None = None
-        branches = branches_of(segment.steps, known.buffers) if known.abi.branches else {}
+        calls = ExternCalls(steps, segment.steps, known)
         number = 0
         while number < len(segment.steps):
             if rounds is not None and number == rounds.first:
@@ -142,7 +142,7 @@ class Run:
             else:
                 for area in results_of(step):
                     self._adopt(area.buffer, steps)
-                in_branches(steps, step, number, branches)
+                calls.call(number)
             for buffer in ends.get(number, ()):
                 self._adopt(buffer, steps)
                 steps.give_up(buffer)

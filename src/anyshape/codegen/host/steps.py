@@ -5,11 +5,11 @@ Where one fails, the function goes to its end with the number of a reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
-from anyshape.codegen.host.branches import BEGIN, END
 from anyshape.codegen.host.externs import (
     LISTS,
     OPTIONAL,
@@ -53,6 +53,23 @@ class Known:
     kernels: Mapping[Kernel, KernelCode]
     abi: HostAbi
     why: Reasons
+
+
+class ProductAreas(Protocol):
+    """A product: `codegen/host/products.py`."""
+
+    @property
+    def kind(self) -> int: ...
+    @property
+    def words(self) -> tuple[Size, ...]: ...
+    @property
+    def a(self) -> Area: ...
+    @property
+    def b(self) -> Area: ...
+    @property
+    def d(self) -> Area: ...
+    @property
+    def bias(self) -> Area | None: ...
 
 
 class Steps:
@@ -151,6 +168,37 @@ class Steps:
     def branch(self, number: int) -> None:
         """What is called from now on is in a branch: `branches.py`."""
         self._lines.do(f"call void @anyshape_gpu_branch(i64 {number})")
+
+    def multiply(self, products: Sequence[ProductAreas]) -> str:
+        """Products of one matrix by the library: a bit for each that is left, as a value."""
+        first = products[0]
+        words = [str(first.kind), *(self._sizes.of(size) for size in first.words), "0"]
+        key = self._array("i64", words)
+        # A row more, that the last member has a next one.
+        members: list[str] = []
+        for each in (*products, products[-1]):
+            bias = "null" if each.bias is None else self._start(each.bias)
+            members += [self._start(each.b), bias, self._start(each.d)]
+        arrays = f"ptr {self._start(first.a)}, ptr {self._array('ptr', members)}"
+        count, left = str(len(products)), "0"
+        for each in products:
+            if each.bias is not None and each.bias.sizes != each.d.sizes[-1:]:
+                # One element may be a bias for all columns: that is torch's.
+                sizes = (self._sizes.of(size) for size in (*each.bias.sizes, each.d.sizes[-1]))
+                fits = self._lines.let(f"icmp eq i64 {', '.join(sizes)}")
+                count = self._lines.let(f"select i1 {fits}, i64 {count}, i64 0")
+                left = self._lines.let(f"select i1 {fits}, i64 {left}, i64 -1")
+        given = f"ptr @anyshape_gpu, ptr {key}, i64 {count}, {arrays}"
+        found = self._lines.let(f"call i64 @anyshape_gpu_products({given})", "left")
+        return self._lines.let(f"or i64 {found}, {left}", "left")
+
+    @contextmanager
+    def only_if_bit(self, mask: str, place: int) -> Iterator[None]:
+        """What is called where this bit is set."""
+        bit = self._lines.let(f"and i64 {mask}, {1 << place}")
+        with self._lines.only_if(self._lines.let(f"icmp ne i64 {bit}, 0"), "left") as on:
+            yield
+            self._lines.do(f"br label {on}")
 
     def call(self, step: Extern) -> None:
         row = row_of(step)
@@ -317,13 +365,3 @@ class Steps:
 
     def _delete(self, slot: str) -> None:
         self._lines.do(f"call void @anyshape_host_delete(ptr {slot}, i64 1)")
-
-
-def in_branches(steps: Steps, step: Extern, number: int, branches: Mapping[int, int]) -> None:
-    """A call, in the branch that it has by its number."""
-    place = branches.get(number)
-    if place is not None:
-        steps.branch(place or BEGIN)
-    steps.call(step)
-    if place is not None and branches.get(number + 1, 0) != place + 1:
-        steps.branch(END)

@@ -29,8 +29,9 @@ from anyshape.symbolic.expr import symbols_of
 
 #: What the first words of the table are: bytes of shared memory that a block may have, the error of
 #: CUDA that came last, where checks leave their numbers, the function that is called with the
-#: place of a handle to put it there, and gives 0 if there is none, and the one for branches.
-TABLE: Final = ("shared", "error", "checks", "load", "branch")
+#: place of a handle to put it there, and gives 0 if there is none, the one for branches, and what
+#: there is for products (`products.py`), or 0.
+TABLE: Final = ("shared", "error", "checks", "load", "branch", "products")
 TABLE_NAME: Final = "anyshape_gpu"
 
 DECLARATIONS: Final = f"""

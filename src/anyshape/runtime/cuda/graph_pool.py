@@ -19,6 +19,7 @@ import torch
 from anyshape.loops.program import MOST_BRANCHES
 from anyshape.runtime.cuda.branch_streams import branch_streams
 from anyshape.runtime.cuda.driver import driver
+from anyshape.runtime.cuda.product_plans import recorded_products
 
 
 class CannotRecord(Exception):
@@ -71,8 +72,13 @@ class GraphPool:
         self._side.wait_stream(torch.cuda.current_stream(self.device))
         graph = torch.cuda.CUDAGraph()
         try:
-            streams = branch_streams(self._branches)
-            with torch.cuda.stream(self._side), _no_collection(), _no_cached_casts(), streams:
+            with (
+                torch.cuda.stream(self._side),
+                _no_collection(),
+                _no_cached_casts(),
+                branch_streams(self._branches),
+                recorded_products(self.device),
+            ):
                 graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
                 try:
                     result = run()

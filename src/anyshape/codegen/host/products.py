@@ -1,0 +1,121 @@
+"""Calls of C functions in order; products by the library's own function where it has one.
+
+What it leaves (`codegen/nvptx/products.py` says which), and whatever is no such product, is a call
+of torch's. Products of one matrix are a group: those of equal sizes are asked for together, which
+makes one product of several where their memory allows it; where a run is recorded, those that
+differ are in branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from anyshape.codegen.host.branches import BEGIN, END, branches_of
+from anyshape.codegen.host.steps import Known, Steps
+from anyshape.loops.product_plan import ADDS, HAS_BIAS, IS_FLOAT16
+from anyshape.loops.program import Area, Buffer, Extern, Step
+from anyshape.support.lazy_dataclass import dataclass
+from anyshape.symbolic import Size
+
+DECLARATIONS: Final = "declare i64 @anyshape_gpu_products(ptr, ptr, i64, ptr, ptr)"
+
+_DTYPES: Final = {"bf16": 0, "f16": IS_FLOAT16}
+_FUNCTIONS: Final = ("mm_out", "addmm_out", "bmm_out")
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """`d = a @ b`, with a bias, or added to what is there. `words`: of its key, to the last."""
+
+    kind: int
+    words: tuple[Size, ...]
+    a: Area
+    b: Area
+    d: Area
+    bias: Area | None
+
+
+def product_of(step: Step, buffers: Mapping[str, Buffer]) -> Product | None:
+    if not isinstance(step, Extern) or step.function not in _FUNCTIONS:
+        return None
+    areas = [each for each in step.arguments if isinstance(each, Area)]
+    dtypes = {buffers[each.buffer].dtype for each in areas}
+    if len(dtypes) != 1 or not dtypes <= _DTYPES.keys():
+        return None
+    d, *added, a, b = areas
+    kind, bias = _DTYPES[dtypes.pop()], None
+    if added:
+        if step.arguments[len(areas) :] != (1.0, 1.0):
+            return None
+        if added[0] == d:
+            kind |= ADDS
+        elif len(added[0].sizes) == 1 and added[0].strides == (1,):
+            kind, bias = kind | HAS_BIAS, added[0]
+        else:
+            return None
+    sizes = d.sizes[-2], d.sizes[-1], a.sizes[-1]
+    strides = *a.strides[-2:], *b.strides[-2:], *d.strides[-2:]
+    batch: tuple[Size, ...] = (1, 0, 0, 0, 0)
+    if len(d.sizes) == 3:
+        batch = (d.sizes[0], *(each.strides[0] for each in (a, b, d)), 0)
+    return Product(kind, (*sizes, *strides, *batch), a, b, d, bias)
+
+
+class ExternCalls:
+    """The C functions that a list of steps calls."""
+
+    def __init__(self, steps: Steps, own: Sequence[Step], known: Known) -> None:
+        self._steps = steps
+        self._own = own
+        products = known.abi.products
+        self._in_branches = known.abi.branches
+        self._places = branches_of(own, known.buffers) if products or known.abi.branches else {}
+        found = enumerate(own) if products else ()
+        self._products = {
+            number: product
+            for number, step in found
+            if (product := product_of(step, known.buffers)) is not None
+        }
+
+    def call(self, number: int) -> None:
+        """A step; a whole group at its first one."""
+        place = self._places.get(number)
+        if place:
+            return
+        group = [number]
+        while place is not None and self._places.get(group[-1] + 1, 0) == len(group):
+            group.append(group[-1] + 1)
+        parts = self._parts(group)
+        branches = self._in_branches and len(parts) > 1
+        for branch, part in enumerate(parts):
+            if branches:
+                self._steps.branch(branch or BEGIN)
+            self._call_alike(part)
+        if branches:
+            self._steps.branch(END)
+
+    def _parts(self, group: Sequence[int]) -> list[list[int]]:
+        """Those that may be one product."""
+        parts: dict[object, list[int]] = {}
+        for number in group:
+            product = self._products.get(number)
+            alike = number if product is None else (product.kind, product.words)
+            parts.setdefault(alike, []).append(number)
+        return list(parts.values())
+
+    def _call_alike(self, numbers: Sequence[int]) -> None:
+        products = [self._products[each] for each in numbers if each in self._products]
+        if not products:
+            for number in numbers:
+                self._steps.call(self._extern(number))
+            return
+        left = self._steps.multiply(products)
+        for place, number in enumerate(numbers):
+            with self._steps.only_if_bit(left, place):
+                self._steps.call(self._extern(number))
+
+    def _extern(self, number: int) -> Extern:
+        step = self._own[number]
+        assert isinstance(step, Extern)
+        return step
