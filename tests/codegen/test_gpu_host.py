@@ -54,6 +54,7 @@ class Backend:
         self._products = products
         self.gpus: list[Gpu] = []
         self.functions: list[Callable[..., Any]] = []
+        self.segments: list[Segment] = []
         self.called: list[str] = []
         self._fails = fails
 
@@ -68,6 +69,7 @@ class Backend:
         return self.made(own_names(segment), self._choice)
 
     def made(self, segment: Segment, choice: GpuChoice) -> Callable[..., Any]:
+        self.segments.append(segment)
         counts: dict[Kernel, tuple[int, int, int]] = {}
         for step in segment.steps:
             if isinstance(step, Launch):

@@ -16,6 +16,7 @@ from anyshape.ops.families.matmul import onnx_linear, require_one_dtype, require
 from anyshape.ops.families.normalization import onnx_layer_norm
 from anyshape.ops.families.padding import lower_constant_pad
 from anyshape.ops.gradient import Gradients, NoGradient, Term
+from anyshape.ops.lowering.memory_reads import memory_read
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
 from anyshape.ops.lowering.values import DTYPES, Index, Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta
@@ -23,6 +24,7 @@ from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
 from anyshape.ops.op import DRAWS, FUNCTIONAL, Effects, Op, OpKind, gradient, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, floordiv, ge, gt, le, modulo, or_, product
+from anyshape.symbolic.expr import of_atom
 
 
 def _scaled_dot_product(
@@ -573,6 +575,8 @@ def _on_gpu(
     made, kept = c.fresh(query.sizes, dtype, c.result.like(layout=SIDE_BY_SIDE).strides)
     whole = Area(kept.buffer, query.sizes, kept.strides)
     shared = list(tensors)
+    if group == 1 and flash:
+        shared = [query, *_without_repeats(c, tensors[1], tensors[2])]
     if group > 1 and not flash:
         shared = [query, *(_by_groups(c, each, group) for each in tensors[1:])]
     areas = [aligned_area(c, each, lanes) for each in shared]
@@ -609,6 +613,36 @@ def _by_groups(c: Lowering, value: Value, group: int) -> Value:
     return c.values.new((batch, heads * group, rows, width), value.dtype, at, (value,))
 
 
+def _without_repeats(c: Lowering, key: Value, value: Value) -> tuple[Value, Value]:
+    """What the program has repeated for the heads that share it, once: the flash kernel takes that.
+    Only where that spares a copy."""
+    heads = key.sizes[1]
+    if key.memory is not None or value.memory is not None or not isinstance(heads, int):
+        return key, value
+    for group in (each for each in range(heads, 1, -1) if heads % each == 0):
+        if all(_is_repeated(c, each, group) for each in (key, value)):
+            return _of_groups(c, key, group), _of_groups(c, value, group)
+    return key, value
+
+
+def _is_repeated(c: Lowering, value: Value, group: int) -> bool:
+    """Whether so many heads in a row are the same."""
+    batch, heads, *rest = value.sizes
+    axes = [c.values.axis(size) for size in (batch, floordiv(heads, group), group, *rest)]
+    first, head, within, *last = (of_atom(axis.symbol) for axis in axes)
+    return axes[2].symbol not in value.at((first, head * group + within, *last)).free
+
+
+def _of_groups(c: Lowering, value: Value, group: int) -> Value:
+    """The first head of each group."""
+    batch, heads, rows, width = value.sizes
+
+    def at(index: Index) -> Scalar:
+        return value.at((index[0], index[1] * group, *index[2:]))
+
+    return c.values.new((batch, floordiv(heads, group), rows, width), value.dtype, at, (value,))
+
+
 #: The widest heads that the flash kernel takes.
 _WIDEST: Final = 256
 #: The first compute capability that has both, for all dtypes.
@@ -623,7 +657,7 @@ def _enabled() -> tuple[bool, bool]:
 def aligned_area(c: Lowering, value: Value, lanes: int, *, trusts: bool = False) -> Area:
     """Where a tensor is, with rows that begin at multiples of 16 bytes. Stored as results are: the
     library lays out its own as the query is. `trusts`: tensors that are given begin at one."""
-    memory = value.memory
+    memory = memory_read(c, value)
     if memory is None or memory.strides[-1] != 1 or not c.is_aligned(memory, lanes, trusts=trusts):
         copy = elementwise(c, lambda x: x, value, takes=value.dtype)
         like: Meta = c.result[0] if isinstance(c.result, tuple) else c.result
@@ -661,7 +695,7 @@ def _padded_bias(c: Lowering, mask: Value, dtype: Dtype) -> Value:
 
 def plain_area(c: Lowering, value: Value) -> Area:
     """Where a tensor is, with its last dimension contiguous as the library wants it of heads."""
-    memory = value.memory
+    memory = memory_read(c, value)
     if memory is None or (memory.strides[-1] != 1 and len(value.sizes) == 4):
         copy = elementwise(c, lambda x: x, value, takes=value.dtype)
         memory = c.materialize(copy)

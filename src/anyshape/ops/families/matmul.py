@@ -15,6 +15,7 @@ from anyshape.ops.broadcast import broadcast, require_expands
 from anyshape.ops.elementwise import pointwise_meta, same
 from anyshape.ops.families.arithmetic import lower_mul
 from anyshape.ops.gradient import Gradients, NoGradient, Records, Term
+from anyshape.ops.lowering.memory_reads import memory_read
 from anyshape.ops.lowering.pointwise_builder import as_dtype, common_dtype, elementwise
 from anyshape.ops.lowering.scalars import cast, constant_like, op, operation, wide
 from anyshape.ops.lowering.values import Index, Lowering, Memory, NotLowered, Value
@@ -316,7 +317,10 @@ _NO_FLOATS: Final = "products of integers"
 
 
 def materialized(c: Lowering, value: Value) -> Memory:
-    return c.materialize(value) if value.memory is None else value.memory
+    """Where the library can read a value: a copy of rows is read where these are."""
+    memory = memory_read(c, value)
+    is_in_rows = memory is not None and (memory is value.memory or memory.strides[-1:] == (1,))
+    return memory if memory is not None and is_in_rows else c.materialize(value)
 
 
 def contiguous(c: Lowering, value: Value) -> Memory:
