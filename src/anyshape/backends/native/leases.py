@@ -4,15 +4,11 @@ graph, or the knowledge that there is none (`paired_graphs.py`)."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 
 from anyshape.support.lazy_dataclass import dataclass, field
-
-if TYPE_CHECKING:
-    from anyshape.backends.native.paired_graphs import Pair, PairedGraphs
-    from anyshape.backends.native.recorded_graph import Pool
 
 #: Saved with what is not: torch tells who asks for gradients again that all of it is gone.
 _SENTINEL: Final = torch.empty(0)
@@ -53,21 +49,24 @@ class Seen:
         self._shape.returned.add(used)
 
 
+class Pairs(Protocol):
+    """`PairedGraphs`."""
+
+    @property
+    def parameters(self) -> Collection[int]: ...
+    def forward(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Lease | Seen | None]: ...
+    def gradients(self, lease: Any, own: Gradients, behind: Sequence[Any]) -> Sequence[Any]: ...
+
+
 class Lease:
     """What a forward has left in the memory of its graph, until this is gone."""
 
-    def __init__(
-        self,
-        pairs: PairedGraphs,
-        pool: Pool,
-        pair: Pair,
-        inputs: Sequence[Any],
-        kept: Sequence[Any] | None,
-    ) -> None:
+    def __init__(self, pairs: Pairs, pool: Any, pair: Any, inputs: Sequence[Any]) -> None:
         self._pairs = pairs
+        #: of `PairedGraphs`
         self.pool, self.pair, self.inputs = pool, pair, inputs
-        #: what holds that memory, in the call that records it
-        self.kept = kept
+        #: what holds that memory, if no backward was recorded before
+        self.kept = pair.kept
         #: how many tensors are saved
         self.count = 1 + len(pair.watched)
 

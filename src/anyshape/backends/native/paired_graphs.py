@@ -5,13 +5,15 @@ nothing of it is copied. The memory is a place of the pool that is leased: as lo
 ask for the gradients, no other graph is replayed in that place. A forward that finds no free place
 runs as it would without graphs.
 
-A backward's graph is recorded while the memory of what is kept is held, which is in the call that
-records the forward: places need no more memory than the largest shape in them. Where gradients come
-back in a way that is not recorded, what is kept is copied out, and the usual code runs.
+The memory of what is kept is held until the first backward is recorded, which is where gradients
+come back next. After that, what is recorded for other shapes uses it as well, at other times: a
+place needs no more memory than the largest shape in it. Where gradients come back in a way that is
+not recorded, what is kept is copied out, and the usual code runs.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -46,6 +48,8 @@ from anyshape.runtime.cuda.graph_pool import CannotRecord
 
 #: So often gradients may come back in a way that is not recorded.
 _MOST_MISSED: Final = 3
+#: Pairs that wait for a backward to be recorded, and hold memory that others could use.
+_MOST_HELD: Final = 4
 #: Shapes of which there is something to be remembered.
 _MOST_KNOWN: Final = 4096
 _hooks: Final[Callable[[bool], Any] | None] = getattr(
@@ -60,6 +64,8 @@ class Pair:
         self.key, self.place = key, place
         self.forward = made.handing_out(made.result[:outputs])
         kept = made.result[outputs:]
+        #: what holds its memory, until a backward is recorded
+        self.kept: Sequence[Any] | None = kept
         self.kept_count = len(kept)
         self._kept = made.of(kept)
         #: tensors of the program that what is kept shares memory with: whether it is an input, and
@@ -94,6 +100,11 @@ def _owners(
     return found
 
 
+def _look(value: torch.Tensor) -> Any:
+    """What a copy of its bytes depends on."""
+    return value.shape, None if value.is_contiguous() else value.stride()
+
+
 def _behind(
     kept: Sequence[Any], function: Callable[[list[Any]], Any]
 ) -> Callable[..., Sequence[Any]]:
@@ -117,6 +128,8 @@ class PairedGraphs(ShapeGraphs):
         #: inputs by place that stay where they are
         self.parameters: Final = inputs.parameters
         self._shapes: dict[CallKey, SeenShape] = {}
+        #: pairs whose memory is held
+        self._held: deque[Pair] = deque()
         self._backward_replays = self._crowded = self._copied_out = 0
 
     # -- forward -----------------------------------------------------------------------------------
@@ -162,33 +175,35 @@ class PairedGraphs(ShapeGraphs):
             if place is None:
                 self._crowded += 1
                 return None
-            pair, kept = self._graphs.get((place, key)), None
+            pair = self._graphs.get((place, key))
             if pair is None or pair.is_stale:
-                pair, kept = self._recorded(pool, place, key, shape, inputs)
+                pair = self._recorded(pool, place, key, shape, inputs)
             if pair is None:
                 return None
             self._graphs.move_to_end((place, key))
-            lease = Lease(self, pool, pair, inputs, kept)
+            lease = Lease(self, pool, pair, inputs)
             pool.leases.take(place, lease)
             self._replays += 1
-            return pair.forward.replay(inputs, is_first=kept is not None), lease
+            return pair.forward.replay(inputs, is_first=not pair.replays), lease
 
     def _recorded(
         self, pool: Pool, place: int, key: CallKey, shape: SeenShape, inputs: Sequence[Any]
-    ) -> tuple[Pair | None, Sequence[Any] | None]:
-        """A pair, and what holds the memory of what it keeps."""
+    ) -> Pair | None:
         self._graphs.pop((place, key), None)
         if not self._has_room(pool, key, max(0, shape.kept - pool.taken_at.get(place, 0))):
-            return None, None
+            return None
         try:
             made = recording(pool, self._run, inputs, self._copied, place)
             pair = Pair(made, self._outputs, key, place)
         except CannotRecord as error:
             self._refuse(key, str(error))
-            return None, None
+            return None
         count("cuda_graphs")
         self._graphs[place, key] = pair
-        return pair, made.result[self._outputs :]
+        self._held.append(pair)
+        if len(self._held) > _MOST_HELD:
+            self._held.popleft().kept = None
+        return pair
 
     # -- backward ----------------------------------------------------------------------------------
 
@@ -216,11 +231,11 @@ class PairedGraphs(ShapeGraphs):
     ) -> RecordedGraph | None:
         """The graph of a backward. None where what is kept has to be copied out."""
         pair = lease.pair
-        tensors = [n for n, each in enumerate(behind) if isinstance(each, torch.Tensor)]
-        copied = [number for number in tensors if number not in own.stays]
-        if not all(has_address(behind[number]) for number in tensors):
+        moving = [each for each in enumerate(behind) if each[0] not in own.stays]
+        copied = [number for number, each in moving if isinstance(each, torch.Tensor)]
+        if not all(has_address(behind[number]) for number in copied):
             return None
-        looks = tuple([(behind[n].shape, behind[n].stride()) for n in copied])
+        looks = tuple([_look(behind[number]) for number in copied])
         stays = tuple([behind[number].data_ptr() for number in own.stays])
         key = own.used, flags_now(), looks, stays
         found = pair.backwards.get(key)
@@ -228,8 +243,10 @@ class PairedGraphs(ShapeGraphs):
             return found
         shape = self._shape(pair.key)
         why = own.why_not
-        if lease.kept is None or own.used not in shape.returned:
-            # A later forward records another pair: its memory may be others' by now.
+        if own.used not in shape.returned:
+            return None
+        if lease.kept is None:
+            # The next forward records another pair: memory of this one may be others' by now.
             pair.is_stale = True
             shape.missed += 1
             if shape.missed > _MOST_MISSED:
@@ -247,6 +264,7 @@ class PairedGraphs(ShapeGraphs):
         if found is not None:
             count("cuda_graphs")
             pair.backwards[key] = found
+            pair.kept = None
         return found
 
     @staticmethod

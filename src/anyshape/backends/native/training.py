@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.fx
 
-from anyshape.backends.native.leases import Gradients, Lease
+from anyshape.backends.native.leases import Gradients, Lease, Pairs
 from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
@@ -22,9 +22,6 @@ from anyshape.ops.node_meta import RESULT, SYMBOL
 from anyshape.support.random_state import State, default_generators
 from anyshape.symbolic import Symbol
 from anyshape.symbolic.expr import of_atom
-
-if TYPE_CHECKING:
-    from anyshape.backends.native.paired_graphs import PairedGraphs
 
 _is_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active
 _storage_of: Callable[[torch.Tensor], int] = vars(torch._C)["_storage_id"]
@@ -72,7 +69,7 @@ def trained(
     eager: Callable[..., Any],
     as_it_is: Callable[..., Any],
     saving: SavingOperators,
-    pairs: PairedGraphs | None = None,
+    pairs: Pairs | None = None,
 ) -> Callable[..., Any]:
     """A function of the program's inputs. `backward`: what to call where gradients come back for
     these outputs; None if there is nothing. `eager`: the graph without writes, operator by

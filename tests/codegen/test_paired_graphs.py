@@ -1,0 +1,648 @@
+"""Graphs with gradients by CUDA graphs, without a GPU (`emulated_graphs.py`): whatever is pending,
+retained or asked for again, gradients are eager's and nothing that is held is overwritten."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import anyshape
+from anyshape.backends.native import backend, cuda_graphs, paired_graphs, placed, small_graphs
+from anyshape.runtime.cuda.graph_pool import MOST_LEASES
+from tests.codegen.emulated_graphs import EmulatedDevice
+
+
+@pytest.fixture(autouse=True)
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedDevice]:
+    """The processor as if graphs could be recorded there."""
+    device = EmulatedDevice()
+    monkeypatch.setattr(backend, "_is_by_shape", lambda graph, _: placed.wants_cuda_graphs(graph))
+    monkeypatch.setattr(cuda_graphs, "_why_not_on", lambda devices: "")
+    for module in (cuda_graphs, paired_graphs):
+        monkeypatch.setattr(module, "graph_device", lambda _: device)
+    monkeypatch.setattr(small_graphs, "LEAST_ELEMENTS", {})
+    anyshape.reset()
+    with anyshape.config.patch(profile=False, on_compile_error="raise"):
+        yield device
+    anyshape.reset()
+
+
+class Network(nn.Module):
+    def __init__(self, drop: float = 0.0) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(6, 16), nn.Linear(16, 16)
+        self.norm, self.last = nn.LayerNorm(16), nn.Linear(16, 3)
+        self.drop = drop
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x).exp().tanh()
+        y = F.dropout(self.norm(y + F.gelu(self.second(y))), self.drop, self.training)
+        return self.last(y.softmax(-1))
+
+
+class Loss(nn.Module):
+    def __init__(self, network: nn.Module | None = None) -> None:
+        super().__init__()
+        self.network = Network() if network is None else network
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.network(x).square().mean()
+
+
+class Both:
+    """A module, and a copy of it that runs eagerly."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.eager = copy.deepcopy(module)
+        self.module = module
+        self.compiled: Any = anyshape.compile(module, dynamic=True, mode="reduce-overhead")
+
+    def sides(self) -> list[tuple[Any, nn.Module]]:
+        return [(self.eager, self.eager), (self.compiled, self.module)]
+
+    def check(self, scenario: Callable[[Any, nn.Module, int], Any], steps: int = 8) -> None:
+        for step in range(steps):
+            found: list[Any] = []
+            for call, module in self.sides():
+                torch.manual_seed(step)
+                module.zero_grad()
+                said = scenario(call, module, step)
+                grads = [each.grad for each in module.parameters()]
+                found.append((said, grads, torch.get_rng_state()))
+            torch.testing.assert_close(found[1], found[0], rtol=1e-4, atol=1e-6)
+
+
+def both(module: nn.Module | None = None) -> Both:
+    torch.manual_seed(0)
+    return Both(Loss() if module is None else module)
+
+
+def replays(pair: Both) -> tuple[int, int]:
+    """Of the first graph, forward and backward."""
+    line = next(line for line in said(pair) if "CUDA graphs" in line)
+    words = line.split()
+    return int(words[words.index("replayed") + 1]), int(words[-3])
+
+
+def said(pair: Both) -> list[str]:
+    return str(pair.compiled.explain()).splitlines()
+
+
+def _grad(parameter: Tensor) -> Tensor:
+    assert parameter.grad is not None
+    return parameter.grad
+
+
+def x(n: int = 4) -> Tensor:
+    return torch.randn(n, 6)
+
+
+# -- every way that gradients are asked for --------------------------------------------------------
+
+
+def plain(call: Any, module: nn.Module, step: int) -> Any:
+    loss = call(x())
+    loss.backward()
+    return loss.detach()
+
+
+def shapes_by_turns(call: Any, module: nn.Module, step: int) -> Any:
+    for n in (1, 4, 7):
+        call(x(n)).backward()
+
+
+def two_pending(call: Any, module: nn.Module, step: int) -> Any:
+    losses = [call(x()), call(x(5)), call(x())]
+    for loss in losses:
+        loss.backward()
+
+
+def last_in_first_out(call: Any, module: nn.Module, step: int) -> Any:
+    losses = [call(x()), call(x()), call(x(5))]
+    for loss in reversed(losses):
+        loss.backward()
+
+
+def summed(call: Any, module: nn.Module, step: int) -> Any:
+    (call(x()) * 2 + call(x())).backward()
+
+
+def retained(call: Any, module: nn.Module, step: int) -> Any:
+    loss = call(x())
+    loss.backward(retain_graph=True)
+    call(x()).backward()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+
+
+def input_gradients(call: Any, module: nn.Module, step: int) -> Any:
+    given = x().requires_grad_()
+    call(given).backward()
+    return given.grad
+
+
+def of_parts(call: Any, module: nn.Module, step: int) -> Any:
+    parameters = list(module.parameters())
+    return torch.autograd.grad(call(x()), parameters[:2])
+
+
+def of_the_gradient(call: Any, module: nn.Module, step: int) -> Any:
+    given = x().requires_grad_()
+    loss = call(given)
+    if step % 2:
+        loss.backward()
+        return given.grad
+    (grad,) = torch.autograd.grad(loss, [given], create_graph=True)
+    grad.square().sum().backward()
+    return grad.detach()
+
+
+def hooks(call: Any, module: nn.Module, step: int) -> Any:
+    parameter = next(module.parameters())
+    seen: list[Tensor] = []
+    handles = [
+        parameter.register_hook(lambda grad: seen.append(grad.clone()) or grad * 2),
+        parameter.register_post_accumulate_grad_hook(lambda own: seen.append(own.detach().clone())),
+    ][: 1 + step % 2]
+    loss = call(x())
+    loss.register_hook(lambda grad: grad * 3)
+    loss.backward()
+    for each in handles:
+        each.remove()
+    return seen
+
+
+def saved_tensors_hooks(call: Any, module: nn.Module, step: int) -> Any:
+    packed: list[int] = []
+    with torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: packed.append(1) or tensor.clone(), lambda tensor: tensor
+    ):
+        loss = call(x())
+    loss.backward()
+    assert packed
+
+
+def anomaly(call: Any, module: nn.Module, step: int) -> Any:
+    with torch.autograd.set_detect_anomaly(mode=True, check_nan=False):
+        call(x()).backward()
+
+
+def checkpointed(call: Any, module: nn.Module, step: int) -> Any:
+    for reentrant in (False, True):
+        checkpoint(call, x().requires_grad_(), use_reentrant=reentrant).backward()
+
+
+def no_backward(call: Any, module: nn.Module, step: int) -> Any:
+    if step % 3 == 2:
+        call(x()).backward()
+    return call(x()).detach()
+
+
+def values_of_parameters(call: Any, module: nn.Module, step: int) -> Any:
+    call(x()).backward()
+    with torch.no_grad():
+        for each in module.parameters():
+            each.add_(_grad(each), alpha=-0.1)
+    return [each.detach().clone() for each in module.parameters()]
+
+
+def memory_of_parameters(call: Any, module: nn.Module, step: int) -> Any:
+    if step % 4 == 3:
+        for each in module.parameters():
+            each.data = each.data * 1.5
+    call(x()).backward()
+
+
+def a_changed_parameter(call: Any, module: Any, step: int) -> Any:
+    loss = call(x())
+    weight = module.network.last.weight
+    with torch.no_grad():
+        weight.add_(1)
+    try:
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            loss.backward()
+    finally:
+        with torch.no_grad():
+            weight.sub_(1)
+    module.zero_grad()
+    call(x()).backward()
+
+
+def leaked(call: Any, module: nn.Module, step: int) -> Any:
+    losses = [call(x()) for _ in range(MOST_LEASES + 3)]
+    for loss in losses[1:]:
+        loss.backward()
+
+
+def unscaled(call: Any, module: nn.Module, step: int) -> Any:
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = call(x())
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+
+
+SCENARIOS = {
+    each.__name__: each
+    for each in (
+        *(plain, shapes_by_turns, two_pending, last_in_first_out, summed, retained),
+        *(input_gradients, of_parts, of_the_gradient, hooks, saved_tensors_hooks, anomaly),
+        *(checkpointed, no_backward, values_of_parameters, memory_of_parameters),
+        *(a_changed_parameter, leaked),
+    )
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_as_eager(name: str) -> None:
+    both().check(SCENARIOS[name])
+
+
+@pytest.mark.parametrize("name", ["plain", "two_pending", "retained", "checkpointed"])
+def test_dropout_draws_eagers_numbers(name: str, gpu: EmulatedDevice) -> None:
+    both(Loss(Network(drop=0.4))).check(SCENARIOS[name])
+
+
+@pytest.mark.parametrize("name", ["plain", "two_pending", "retained", "input_gradients"])
+def test_pairs_are_replayed(name: str, gpu: EmulatedDevice) -> None:
+    pair = both()
+    pair.check(SCENARIOS[name])
+    forward, backward = replays(pair)
+    assert forward >= 5
+    assert backward >= forward
+
+
+def test_scaled_losses_under_autocast() -> None:
+    pair = both()
+    for step in range(6):
+        found: list[list[Tensor]] = []
+        for call, module in pair.sides():
+            torch.manual_seed(step)
+            module.zero_grad()
+            unscaled(call, module, step)
+            found.append([each.detach().clone() for each in module.parameters()])
+        torch.testing.assert_close(found[1], found[0], rtol=3e-2, atol=3e-3)
+    assert replays(pair)[1] >= 3
+
+
+# -- what modules do -------------------------------------------------------------------------------
+
+
+class Normed(nn.Module):
+    """Writes to its statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv1d(6, 5, 1, bias=False), nn.BatchNorm1d(5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x.t().unsqueeze(0))).tanh()
+
+
+class Several(nn.Module):
+    """Results that share operators, and one that is no tensor with gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.other, self.frozen = nn.Linear(6, 5), nn.Linear(6, 3), nn.Linear(5, 5)
+        self.frozen.requires_grad_(False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        y = self.frozen(self.layer(x).sin())
+        return (y * y).exp().sum(), (y * 2).cos().sum(), y.argmax(-1), self.other(x).tanh()
+
+
+class Staged(nn.Module):
+    """A result that another one is computed of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.last = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        logits = self.last(self.layer(x).tanh().softmax(-1))
+        return logits.exp().log_softmax(-1).square().sum(), logits
+
+
+class Kept(nn.Module):
+    """A result that is kept itself, and the input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.layer(x) * x[1:2].view(-1)).logsumexp(-1)
+
+
+class Checkpointed(nn.Module):
+    def __init__(self, drop: float) -> None:
+        super().__init__()
+        self.drop = drop
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def inner(y: Tensor) -> Tensor:
+            return F.dropout(self.second(y).exp().tanh(), self.drop, self.training)
+
+        y: Any = checkpoint(inner, self.first(x).sin(), use_reentrant=False)
+        return (y * y).sum()
+
+
+def one_result(call: Any, module: nn.Module, step: int) -> Any:
+    found = call(x())
+    found[step % 2].sum().backward()
+
+
+def all_results(call: Any, module: nn.Module, step: int) -> Any:
+    found = call(x())
+    (found[0].sum() + found[1].sum() + found[-1].sum()).backward()
+
+
+def one_after_the_other(call: Any, module: nn.Module, step: int) -> Any:
+    found = call(x())
+    found[0].sum().backward(retain_graph=True)
+    found[1].sum().backward(retain_graph=step % 2 == 0)
+    if step % 2 == 0:
+        found[-1].sum().backward()
+
+
+@pytest.mark.parametrize("scenario", [one_result, all_results, one_after_the_other])
+@pytest.mark.parametrize("kind", [Several, Staged])
+def test_several_results(kind: type[nn.Module], scenario: Any) -> None:
+    both(kind()).check(scenario, 12)
+
+
+def test_a_stage_waits_for_the_ones_behind_it() -> None:
+    pair = both(Staged())
+    pair.check(all_results)
+    lines = [line for line in said(pair) if "CUDA graphs: 1 shapes" in line]
+    assert len(lines) == 2
+    assert all("replayed 0 times" not in line for line in lines)
+
+
+def test_statistics_are_written() -> None:
+    pair = both(Loss(Normed()))
+    pair.check(two_pending)
+    torch.testing.assert_close(dict(pair.module.named_buffers()), dict(pair.eager.named_buffers()))
+    assert replays(pair)[1] > 3
+
+
+def test_regions_of_checkpoint() -> None:
+    pair = both(Checkpointed(0.0))
+    pair.check(plain)
+    pair.check(two_pending)
+    assert replays(pair)[1] > 3
+    pair = both(Checkpointed(0.5))
+    pair.check(plain)
+    assert any("no CUDA graphs: `draw_record`" in line for line in said(pair))
+
+
+def changed_result(call: Any, module: nn.Module, step: int) -> Any:
+    y = call(x())
+    if step % 2:
+        y.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            y.sum().backward()
+    else:
+        y.sum().backward()
+
+
+def changed_input(call: Any, module: nn.Module, step: int) -> Any:
+    given = x()
+    y = call(given)
+    if step % 2:
+        given.add_(1)
+        with pytest.raises(RuntimeError, match="modified by an inplace"):
+            y.sum().backward()
+    else:
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("scenario", [changed_result, changed_input])
+def test_what_is_kept_may_not_be_changed(scenario: Any) -> None:
+    both(Kept()).check(scenario, 12)
+
+
+# -- what is held ----------------------------------------------------------------------------------
+
+
+def test_gradients_and_results_stay() -> None:
+    """Whoever holds one keeps it, and torch adds to those that it was given."""
+    pair = both(Staged())
+    held: list[list[Any]] = [[], []]
+    for step in range(10):
+        for place, (call, module) in enumerate(pair.sides()):
+            torch.manual_seed(step)
+            if step % 3 == 0:
+                module.zero_grad(set_to_none=True)
+            elif step % 3 == 1:
+                module.zero_grad(set_to_none=False)
+            given = x().requires_grad_()
+            loss, logits = call(given)
+            (loss + logits.sum()).backward()
+            grads = [_grad(each) for each in module.parameters()]
+            assert len({each.untyped_storage().data_ptr() for each in grads}) == len(grads)
+            held[place] += [loss.detach(), logits.detach(), given.grad]
+            held[place] += [each.clone() for each in grads]
+    torch.testing.assert_close(held[1], held[0], rtol=1e-4, atol=1e-6)
+
+
+def test_places_are_given_back() -> None:
+    """With the gradients, or with the result."""
+    pair = both()
+    for _ in range(6):
+        pair.compiled(x()).backward()
+    gc.disable()
+    try:
+        for _ in range(3 * MOST_LEASES):
+            pair.compiled(x())  # nobody asks for its gradients
+            pair.compiled(x()).backward()
+            loss = pair.compiled(x())
+            loss.backward()
+            with pytest.raises(RuntimeError, match="second time"):
+                loss.backward()
+    finally:
+        gc.enable()
+    assert not any("pending" in line for line in said(pair))
+    assert replays(pair)[0] >= 9 * MOST_LEASES
+
+
+def test_more_forwards_than_places(gpu: EmulatedDevice) -> None:
+    pair = both()
+    pair.check(leaked, 6)
+    assert any("pending" in line for line in said(pair))
+
+
+def test_forwards_alone_are_not_recorded(gpu: EmulatedDevice) -> None:
+    pair = both()
+    for _ in range(8):
+        pair.compiled(x())
+    assert not gpu.pools or not gpu.pool(0).graphs
+
+
+def test_a_backward_that_was_not_recorded_with_its_forward(gpu: EmulatedDevice) -> None:
+    """Its memory may be used by other shapes meanwhile: the pair is recorded anew."""
+    pair = both()
+
+    def skipping(call: Any, module: nn.Module, step: int) -> Any:
+        loss = call(x())
+        if step != 4:
+            loss.backward()
+
+    def others(call: Any, module: nn.Module, step: int) -> Any:
+        skipping(call, module, step)
+        call(x(9)).backward()
+
+    pair.check(others, 14)
+    assert replays(pair)[1] > 8
+
+
+def test_gradients_that_come_back_in_ever_other_ways(gpu: EmulatedDevice) -> None:
+    pair = both(Several())
+    pair.check(one_result, 30)
+    assert len(gpu.pool(0).graphs) < 30
+
+
+# -- what cannot be recorded -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_a_capture_that_fails(gpu: EmulatedDevice, allowed: int) -> None:
+    """Of the forward, or of the backward."""
+    gpu.pool(0).refuses, gpu.pool(0).allows = "not permitted while capturing", allowed
+    pair = both()
+    pair.check(plain)
+    pair.check(two_pending)
+    assert any("not permitted" in line for line in said(pair))
+
+
+def test_memory_is_bounded(gpu: EmulatedDevice) -> None:
+    gpu.pool(0).taken = 2 << 20
+    pair = both()
+    with anyshape.config.patch(cuda_graph_memory_mb=1):
+        pair.check(plain)
+    assert not gpu.pool(0).graphs
+    assert any("cuda_graph_memory_mb" in line for line in said(pair))
+
+
+def test_what_is_kept_may_be_too_much(gpu: EmulatedDevice) -> None:
+    pair = both()
+    with anyshape.config.patch(cuda_graph_memory_mb=1):
+        pair.check(lambda call, module, step: call(x(9000)).backward())
+        assert not gpu.pool(0).graphs
+        pair.check(plain)
+    assert replays(pair)[1] > 3
+
+
+def test_few_shapes_are_kept(gpu: EmulatedDevice) -> None:
+    pair = both()
+    with anyshape.config.patch(cuda_graph_limit=2):
+        for n in (2, 3, 4, 5):
+            pair.check(lambda call, module, step, n=n: call(x(n)).backward(), 25)
+    assert any("CUDA graphs: 2 shapes" in line for line in said(pair))
+
+
+def test_a_stream_has_its_own(gpu: EmulatedDevice) -> None:
+    """Where the gradients are asked for in another stream, or while somebody records, what is kept
+    is copied out."""
+    pair = both()
+
+    def elsewhere(call: Any, module: nn.Module, step: int) -> Any:
+        gpu.current = step % 2
+        loss = call(x())
+        gpu.current = None if step == 9 else (step + (step > 7)) % 2
+        loss.backward()
+
+    pair.check(elsewhere, 12)
+    assert len(gpu.pools) == 2
+    assert any("came in another way" in line for line in said(pair))
+
+
+# -- with others -----------------------------------------------------------------------------------
+
+
+def test_models_share_a_stream() -> None:
+    """With each other, and with graphs that have no gradients."""
+    one, other = both(), both(Loss(Normed()))
+    answer = anyshape.compile(
+        lambda x: (x.softmax(-1) @ x.mT).sin(), dynamic=True, mode="reduce-overhead"
+    )
+
+    def mixed(call: Any, module: nn.Module, step: int) -> Any:
+        loss = call(x())
+        second = other.compiled(x(5)) if step % 2 else other.compiled(x(3))
+        with torch.no_grad():
+            given = x(8)
+            torch.testing.assert_close(answer(given), (given.softmax(-1) @ given.mT).sin())
+        if step % 3:
+            loss.backward()
+            second.backward()
+        else:
+            second.backward()
+            loss.backward()
+
+    one.check(mixed, 16)
+    assert replays(one)[1] > 8
+    assert replays(other)[1] > 8
+
+
+def test_threads() -> None:
+    pair = both()
+    wrong: list[float] = []
+
+    def work(seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        for _ in range(30):
+            given = torch.randn(4, 6, generator=generator)
+            found = []
+            for call in (pair.compiled, pair.eager):
+                own = given.clone().requires_grad_()
+                found.append(torch.autograd.grad(call(own), [own])[0])
+            if not torch.allclose(*found, rtol=1e-4, atol=1e-6):
+                wrong.append(float((found[0] - found[1]).abs().max()))
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("compiles", [False, True])
+def test_losses_of_a_hundred_steps(compiles: bool) -> None:
+    """With eager's AdamW, and with a compiled one."""
+    pair = both(Loss(Network(drop=0.1)))
+    losses: list[list[float]] = []
+    for call, module in pair.sides():
+        optimizer = torch.optim.AdamW(module.parameters(), 1e-2)
+        is_ours = compiles and module is pair.module
+        if is_ours:
+            optimizer.step = anyshape.compile(optimizer.step, mode="reduce-overhead")
+        torch.manual_seed(1)
+        losses.append([])
+        for step in range(100):
+            optimizer.zero_grad()
+            loss = call(x(3 + step % 3))
+            loss.backward()
+            nn.utils.clip_grad_norm_(module.parameters(), 1.0)
+            optimizer.step()
+            losses[-1].append(loss.item())
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-2, atol=1e-4)
+    assert losses[1][-1] < losses[1][0]
+    assert replays(pair)[1] > 80
