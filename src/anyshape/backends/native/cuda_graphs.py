@@ -327,7 +327,7 @@ class ShapeGraphs:
             return self._run(*args)
         self._check()
         with found.pool.lock:
-            self._graphs.move_to_end(key)
+            self._touch(key)
             self._replays += 1
             return found.replay(args)
 
@@ -437,6 +437,11 @@ class ShapeGraphs:
         self._refused[key] = why
         if len(self._refused) >= _MOST_NAMED and not self._graphs:
             self._given_up = why
+
+    def _touch(self, key: Any) -> None:
+        """It is what was used last, unless a thread with another stream has let go of it."""
+        if key in self._graphs:
+            self._graphs.move_to_end(key)
 
     def _made_room(self) -> bool:
         """Let go of what was not used for longest. Where there are more shapes than may be kept,

@@ -52,9 +52,15 @@ _MOST_MISSED: Final = 3
 _MOST_HELD: Final = 4
 #: Shapes of which there is something to be remembered.
 _MOST_KNOWN: Final = 4096
-_hooks: Final[Callable[[bool], Any] | None] = getattr(
+_top_hooks: Final[Callable[..., Any] | None] = getattr(
     vars(torch._C)["_autograd"], "_top_saved_tensors_default_hooks", None
 )
+
+
+def _sees_what_is_saved() -> bool:
+    """Whether a hook is to be given what autograd saves."""
+    assert _top_hooks is not None, "such a torch has no pairs"
+    return _top_hooks(True) is not None
 
 
 class Pair:
@@ -137,8 +143,7 @@ class PairedGraphs(ShapeGraphs):
     def forward(self, inputs: Sequence[Any]) -> tuple[Sequence[Any], Lease | Seen | None]:
         """The outputs, and behind them what is kept if there is no lease."""
         key = self._key_of_call(inputs)
-        # Hooks are to see what is saved.
-        if key is None or _hooks is None or _hooks(True) is not None:
+        if key is None or _sees_what_is_saved():
             return self._run(*inputs), None
         shape = self._shape(key)
         leased = self._leased(key, shape, inputs) if self._may_lease(key, shape, inputs) else None
@@ -180,7 +185,7 @@ class PairedGraphs(ShapeGraphs):
                 pair = self._recorded(pool, place, key, shape, inputs)
             if pair is None:
                 return None
-            self._graphs.move_to_end((place, key))
+            self._touch((place, key))
             lease = Lease(self, pool, pair, inputs)
             pool.leases.take(place, lease)
             self._replays += 1
@@ -252,15 +257,16 @@ class PairedGraphs(ShapeGraphs):
             if shape.missed > _MOST_MISSED:
                 why = why or "gradients come back in another way at each call"
         elif not why:
-            kept, pool, place = lease.kept, lease.pool, pair.place
+            kept, pool = lease.kept, lease.pool
             try:
-                found = record(pool, _behind(kept, own.function), behind, copied, place)
+                found = record(pool, _behind(kept, own.function), behind, copied, pair.place)
             except CannotRecord as error:
                 why = str(error)
         if why:
             self._refuse(pair.key, f"backward: {why}")
-            for each in [place for place in self._graphs if place[1] == pair.key]:
-                del self._graphs[each]
+            for place, of in list(self._graphs):
+                if of == pair.key:
+                    self._graphs.pop((place, of), None)
         if found is not None:
             count("cuda_graphs")
             pair.backwards[key] = found
@@ -295,7 +301,8 @@ def paired(
     """What runs a forward, and what there is to say of it. `functions`: those of segments, to which
     those of backwards are added."""
     forward = graphs.forward.graph
-    why = why_not(forward) or why_not(graphs.backward.graph)
+    why = "" if _top_hooks else "this torch does not tell of hooks on what is saved"
+    why = why or why_not(forward) or why_not(graphs.backward.graph)
     if why:
         return None, NotRecorded(why)
     check, inputs = checks_of(functions), inputs_of(forward)

@@ -31,7 +31,7 @@ class CannotRecord(Exception):
 
 
 #: So many forwards of a stream may wait for their backwards in memory of graphs.
-MOST_LEASES: Final = 8
+MOST_LEASES: Final = 16
 
 
 class Leases:
