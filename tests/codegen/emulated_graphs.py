@@ -7,11 +7,13 @@ import ctypes
 import threading
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
+from anyshape.backends.native.alias_check import extent
 from anyshape.runtime.cuda.graph_pool import CannotRecord, Leases
 from anyshape.support.random_state import default_generators
 
@@ -36,7 +38,8 @@ class EmulatedPool:
         # Nothing is computed while a graph is recorded: put back what the run has written.
         before = [(each, _bytes_of(each).clone()) for each in _tensors(cells["args"])]
         state = default_generators.get_state()
-        result = run()
+        with _on_values(run, cells, self.copy):
+            result = run()
         default_generators.set_state(state)
         for tensor, bytes in before:
             _bytes_of(tensor).copy_(bytes)
@@ -46,6 +49,27 @@ class EmulatedPool:
 
     def copy(self, target: int, source: int, size: int) -> None:
         ctypes.memmove(target, source, size)
+
+
+@contextmanager
+def _on_values(
+    run: Callable[..., Any], cells: dict[str, Any], copy: Callable[[int, int, int], None]
+) -> Iterator[None]:
+    """What is computed after all is computed of what inputs are, not of memory as it was."""
+    assert isinstance(run, types.FunctionType)
+    (cell,) = [each for each in run.__closure__ or () if each.cell_contents is cells["run"]]
+
+    def own(*given: Any) -> Any:
+        for number in cells["copied"]:
+            value = cells["args"][number]
+            copy(given[number].data_ptr(), value.data_ptr(), extent(value))
+        return cells["run"](*given)
+
+    cell.cell_contents = own
+    try:
+        yield
+    finally:
+        cell.cell_contents = cells["run"]
 
 
 def _cells(function: Callable[..., Any]) -> dict[str, Any]:

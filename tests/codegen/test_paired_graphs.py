@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.backends.native import backend, cuda_graphs, paired_graphs, placed, small_graphs
-from anyshape.runtime.cuda.graph_pool import MOST_LEASES
-from tests.codegen.emulated_graphs import EmulatedDevice
+from anyshape.runtime.cuda.graph_pool import MOST_LEASES, CannotRecord
+from tests.codegen.emulated_graphs import EmulatedDevice, EmulatedPool
 from tests.codegen.gradient_scenarios import (
     SCENARIOS,
     Checkpointed,
@@ -219,6 +219,26 @@ def test_a_capture_that_fails(gpu: EmulatedDevice, allowed: int) -> None:
     pair.check(plain)
     pair.check(two_pending)
     assert any("not permitted" in line for line in said(pair))
+
+
+def test_backwards_that_cannot_be_recorded(
+    gpu: EmulatedDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken capture takes its time: it is not tried at all shapes."""
+    pool, tried = gpu.pool(0), []
+
+    def record(run: Any, place: int = 0) -> Any:
+        tried.append(place)
+        if len(tried) % 2 == 0:
+            raise CannotRecord("not permitted while capturing")
+        return EmulatedPool.record(pool, run, place)
+
+    monkeypatch.setattr(pool, "record", record)
+    pair = both()
+    for n in range(2, 16):
+        pair.check(lambda call, module, step, n=n: call(x(n)).backward(), 5)
+    assert len(tried) == 16
+    assert any("no CUDA graphs: backward: not permitted" in line for line in said(pair))
 
 
 def test_memory_is_bounded(gpu: EmulatedDevice) -> None:

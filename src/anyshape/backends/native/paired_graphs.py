@@ -263,10 +263,10 @@ class PairedGraphs(ShapeGraphs):
             except CannotRecord as error:
                 why = str(error)
         if why:
-            self._refuse(pair.key, f"backward: {why}")
             for place, of in list(self._graphs):
                 if of == pair.key:
                     self._graphs.pop((place, of), None)
+            self._refuse(pair.key, f"backward: {why}")
         if found is not None:
             count("cuda_graphs")
             pair.backwards[key] = found

@@ -145,6 +145,8 @@ def trained(
             gives_back = saves and not _graph_is_kept()
             if gives_back and several:
                 gives_back = not leaves_rest(ctx, saved, changed, used)
+            if gives_back:
+                ctx.made_by = None
             if own is None or not is_native:
                 return by_autograd(ctx, saved, used, given)
             # One may be negated lazily, as that of `z.conj().imag` is.
@@ -157,7 +159,7 @@ def trained(
             if gives_back:
                 # Whatever the function has read last is given back while it runs.
                 ctx.maybe_clear_saved_tensors()
-                ctx.given = ctx.made_by = None
+                ctx.given = None
             del saved, taken, inputs
             if isinstance(made_by, Lease):
                 found = made_by.gradients(own.gradients, behind)

@@ -89,7 +89,9 @@ class GraphPool:
         products. Backwards are in a thread of autograd's."""
         if threading.get_ident() in self._threads:
             return
-        for stream in (*self._branches, self._side):
+        # Branches are those of graphs without gradients, which are recorded where they are called.
+        branches = () if self._threads else self._branches
+        for stream in (*branches, self._side):
             with torch.cuda.stream(stream):
                 for dtype in (torch.float32, torch.bfloat16):
                     one = torch.ones(16, 16, dtype=dtype, device=torch.device("cuda", self.device))
