@@ -96,6 +96,10 @@ LAZY_IMPORTS = {
         "anyshape.backends.native.cuda_graphs",
     ): "only for graphs with tensors on a GPU",
     (
+        "anyshape.backends.native.backend",
+        "anyshape.backends.native.paired_graphs",
+    ): "only for graphs with tensors on a GPU",
+    (
         "anyshape.backends.native.placed",
         "anyshape.backends.native.cuda_graphs",
     ): "only for graphs with tensors on a GPU",

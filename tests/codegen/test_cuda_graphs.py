@@ -1,16 +1,13 @@
-"""What runs by CUDA graphs, without a GPU: an emulated graph computes with the memory that it was
-recorded with, and leaves its results in memory that the next one overwrites."""
+"""What runs by CUDA graphs, without a GPU: `emulated_graphs.py`."""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import operator
 import threading
 import time
 import types
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,83 +21,9 @@ from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs, only_start
 from anyshape.config import config
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.runtime.cuda.graph_pool import CannotRecord
+from tests.codegen.emulated_graphs import EmulatedDevice, EmulatedPool
 
 NONE = frozenset[int]()
-
-
-class EmulatedPool:
-    """Graphs that run again what was recorded, on the same memory."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.taken = 0
-        self.graphs: list[EmulatedGraph] = []
-        self.refuses = ""
-        #: what runs write to
-        self.watched: list[torch.Tensor] = []
-
-    def record(self, run: Callable[[], Any]) -> tuple[Any, Any]:
-        if self.refuses:
-            raise CannotRecord(self.refuses)
-        # Nothing is computed while a graph is recorded: put back what the run has written.
-        before = [(each, _bytes_of(each).clone()) for each in self.watched]
-        result = run()
-        for tensor, bytes in before:
-            _bytes_of(tensor).copy_(bytes)
-        cells = dict(zip(run.__code__.co_freevars, run.__closure__ or (), strict=True))
-        arguments, own = cells["given"].cell_contents, cells["run"].cell_contents
-        graph = EmulatedGraph(self, own, tuple(arguments), result)
-        self.graphs.append(graph)
-        return graph, result
-
-    def copy(self, target: int, source: int, size: int) -> None:
-        ctypes.memmove(target, source, size)
-
-
-def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    storage = tensor.untyped_storage()
-    return torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
-
-
-class EmulatedGraph:
-    def __init__(
-        self, pool: EmulatedPool, run: Callable[..., Any], arguments: tuple[Any, ...], result: Any
-    ) -> None:
-        self.pool, self.run, self.arguments, self.result = pool, run, arguments, result
-
-    def own(self) -> list[tuple[int, torch.Tensor]]:
-        """The results in memory of the pool, with their places."""
-        given = {t.untyped_storage()._cdata for t in self.arguments if isinstance(t, torch.Tensor)}
-        return [
-            (place, each)
-            for place, each in enumerate(self.result)
-            if isinstance(each, torch.Tensor) and each.untyped_storage()._cdata not in given
-        ]
-
-    def replay(self) -> None:
-        for graph in self.pool.graphs:
-            for _, each in graph.own():
-                _bytes_of(each).fill_(0x5A)
-        tensors = [t for t in self.arguments if isinstance(t, torch.Tensor)]
-        versions = [t._version for t in tensors]
-        made = self.run(*self.arguments)
-        for place, each in self.own():
-            each.copy_(made[place])
-        # A GPU tells autograd nothing.
-        autograd: Any = torch._C
-        autograd._autograd._unsafe_set_version_counter(tuple(tensors), tuple(versions))
-
-
-class EmulatedDevice:
-    def __init__(self) -> None:
-        self.current: int | None = 0
-        self.pools: dict[int, EmulatedPool] = {}
-
-    def stream(self) -> int | None:
-        return self.current
-
-    def pool(self, stream: int) -> EmulatedPool:
-        return self.pools.setdefault(stream, EmulatedPool())
 
 
 @pytest.fixture
@@ -160,7 +83,6 @@ def test_writes_go_to_the_callers_memory(gpu: EmulatedDevice) -> None:
 
     graphs = ShapeGraphs(run, Inputs(NONE, NONE, frozenset({0})), gpu)
     cache, other = torch.zeros(3), torch.zeros(3)
-    gpu.pool(0).watched = [cache, other]
     for step in range(1, 8):
         before = cache._version
         product, same, view = graphs(cache, torch.ones(3))
@@ -339,7 +261,6 @@ def test_memory_that_is_shared_in_one_call_is_seen(gpu: EmulatedDevice) -> None:
 
     graphs = ShapeGraphs(run, Inputs(NONE, NONE, frozenset({0})), gpu)
     cache = torch.zeros(2)
-    gpu.pool(0).watched = [cache]
     for _ in range(5):
         graphs(cache, torch.ones(2))
     assert recorded(gpu) == 1

@@ -13,7 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
+from anyshape.backends.native import small_graphs
 from anyshape.runtime.cuda import graph_pool
+from tests.codegen import gradient_scenarios as gradients
 from tests.gpu.device import DEVICE, needs_gpu
 from tests.gpu.scripts import output
 
@@ -261,6 +263,82 @@ def test_memory_is_stable_over_many_shapes() -> None:
             taken.append(torch.cuda.memory_reserved())
     assert taken[-1] <= taken[10]
     assert compiled.stats().recompiles == 0
+
+
+@pytest.fixture
+def with_gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(gradients, "DEVICE", DEVICE)
+    monkeypatch.setattr(small_graphs, "LEAST_ELEMENTS", {})
+    with torch.enable_grad():
+        yield
+
+
+@pytest.mark.usefixtures("with_gradients")
+@pytest.mark.parametrize("drop", [0.0, 0.4])
+@pytest.mark.parametrize("name", gradients.SCENARIOS)
+def test_gradients_are_eagers(name: str, drop: float) -> None:
+    gradients.both(gradients.Loss(gradients.Network(drop))).check(gradients.SCENARIOS[name], 10)
+
+
+@pytest.mark.usefixtures("with_gradients")
+@pytest.mark.parametrize("name", ["plain", "shapes_by_turns", "two_pending", "retained"])
+def test_forward_and_backward_are_replayed(name: str) -> None:
+    pair = gradients.both()
+    pair.check(gradients.SCENARIOS[name], 10)
+    forward, backward = gradients.replays(pair)
+    assert forward >= 6
+    assert backward >= forward
+
+
+@pytest.mark.usefixtures("with_gradients")
+@pytest.mark.parametrize("kind", [gradients.Several, gradients.Staged])
+@pytest.mark.parametrize("scenario", [gradients.all_results, gradients.one_after_the_other])
+def test_several_results_with_gradients(kind: type[nn.Module], scenario: Any) -> None:
+    gradients.both(kind()).check(scenario, 12)
+
+
+@pytest.mark.usefixtures("with_gradients")
+def test_statistics_are_written_in_training() -> None:
+    pair = gradients.both(gradients.Loss(gradients.Normed()))
+    pair.check(gradients.two_pending, 10)
+    found, wanted = dict(pair.module.named_buffers()), dict(pair.eager.named_buffers())
+    torch.testing.assert_close(found, wanted)
+    assert gradients.replays(pair)[1] > 6
+
+
+@pytest.mark.usefixtures("with_gradients")
+def test_training_beside_answers() -> None:
+    """Pending forwards, graphs without gradients and memory of the program use one stream."""
+    pair = gradients.both()
+    answers = by_graphs(block)
+    w = randn(64, 64)
+
+    def mixed(call: Any, module: nn.Module, step: int) -> None:
+        losses = [call(gradients.x(4)), call(gradients.x(30))]
+        noise = [torch.full((1 << n,), 1e9, device=DEVICE) for n in range(8, 20)]
+        with torch.no_grad():
+            x = torch.ones(9 + step % 2, 64, device=DEVICE)
+            for ours, eager in zip(answers(x, w), block(x, w), strict=True):
+                torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-4)
+        del noise
+        for loss in losses if step % 2 else losses[::-1]:
+            loss.backward()
+
+    pair.check(mixed, 20)
+    assert gradients.replays(pair)[1] > 20
+
+
+@pytest.mark.usefixtures("with_gradients")
+def test_memory_of_training_is_that_of_the_largest_shape() -> None:
+    pair = gradients.both()
+    taken: list[int] = []
+    for n in range(200, 0, -4):
+        for _ in range(5):
+            pair.module.zero_grad()
+            pair.compiled(gradients.x(16 * n)).backward()
+        torch.cuda.synchronize()
+        taken.append(torch.cuda.memory_reserved())
+    assert taken[-1] <= taken[5] + (8 << 20)
 
 
 counts: list[int] = []

@@ -64,6 +64,17 @@ def extent(tensor: torch.Tensor) -> int:
     return (1 + sum((size - 1) * stride for size, stride in dims)) * tensor.element_size()
 
 
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether its elements are one after the other, in some order of its dimensions."""
+    step = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1:
+            if stride != step:
+                return False
+            step *= size
+    return True
+
+
 def _elements_are_apart(tensor: torch.Tensor) -> bool:
     """Whether each dimension steps over all that the ones of smaller steps reach."""
     reached = 0

@@ -27,7 +27,7 @@ from anyshape.backends.native.build import (
 )
 from anyshape.backends.native.no_autocast import is_any_autocast, without_autocast
 from anyshape.backends.native.placed import built_in_places, placed, wants_cuda_graphs
-from anyshape.backends.native.python_host import python_host
+from anyshape.backends.native.python_host import Host, python_host
 from anyshape.backends.native.report import NativeReport, StagedReport, TrainingReport
 from anyshape.backends.native.small_graphs import least_elements
 from anyshape.backends.native.training import Backward, in_stages, or_as_it_is, trained
@@ -76,6 +76,8 @@ from anyshape.support.user_warning import warn_user
 if TYPE_CHECKING:
     from anyshape.backends.native.autotune import Tuner
 
+Functions = list[Callable[..., Any] | DeferredCode]
+
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
 
@@ -123,20 +125,37 @@ def _built(
     examples: list[Any],
     now: bool,
     *,
+    variant: Variant | None = None,
+    functions_made: Functions | None = None,
+) -> Callable[..., Any]:
+    """`variant`: the code is for what is recorded at one shape. `functions_made` gets the functions
+    of segments."""
+    if config.native_training and is_recorded(graph.graph.nodes):
+        return _built_with_gradients(graph, now)
+    if variant is None and (parts := placed(graph)):
+        return built_in_places(graph, parts, partial(_built, examples=[], now=now))
+    every: Functions = [] if functions_made is None else functions_made
+    host, device = _host(graph, examples, now, every, variant=variant)
+    if variant is None and _is_by_shape(graph, device):
+        return _by_shape(graph, device, host, every)
+    return host.run
+
+
+def _host(
+    graph: torch.fx.GraphModule,
+    examples: list[Any],
+    now: bool,
+    every: Functions,
+    *,
     at_once: bool = False,
     gives_up: int | None = None,
     variant: Variant | None = None,
-    functions_made: list[Callable[..., Any] | DeferredCode] | None = None,
-) -> Callable[..., Any]:
-    """`at_once`: outputs are stored where they are made. `gives_up`: the function takes its inputs
+) -> tuple[Host, torch.device]:
+    """Code for a graph as a whole, and its device. `every` gets the functions of segments.
+    `at_once`: outputs are stored where they are made. `gives_up`: the function takes its inputs
     in a list, which it empties, and lets go of each as soon as nothing reads it; so many, the first
-    ones, nobody else has. `variant`: the code is for what is recorded at one shape.
-    `functions_made` gets the functions of segments."""
-    if config.native_training and is_recorded(graph.graph.nodes):
-        return _built_with_gradients(graph, now)
+    ones, nobody else has."""
     own = variant or Variant()
-    if not at_once and variant is None and (parts := placed(graph)):
-        return built_in_places(graph, parts, partial(_built, examples=[], now=now))
     progress.graph()
     plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, few_rows=own.few_rows)
     segments = [part for part in made.parts if isinstance(part, Segment)]
@@ -156,14 +175,11 @@ def _built(
     if scope is not None:
         make = partial(_schedule, made, plan, id, scope)
         stream.emit_made(kinds.Schedule, make)
-    is_inference = not (at_once or variant)
     if not segments:
         run = _in_program_layout(graph, run_graph(graph, examples))
-        if gives_up is not None:
-            return lambda given: run(*given)
-        return _by_shape(graph, plan.device, run, None, []) if is_inference else run
+        taking = run if gives_up is None else lambda given: run(*given)
+        return Host(taking, "", None), plan.device
     texts: dict[str, str] = {}
-    every = [] if functions_made is None else functions_made
     functions = _functions(texts, now, plan.device, every, own.branches, tuner)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_later if gives_up is None else _failed_with_list, graph)
@@ -173,9 +189,7 @@ def _built(
         scope = scope or expr.copied_scope()
         make = partial(_output_code, host.source, segments, id, scope, texts, plan.device)
         stream.emit_made(kinds.OutputCode, make)
-    if is_inference:
-        return _by_shape(graph, plan.device, host.run, host.is_apart, every)
-    return host.run
+    return host, plan.device
 
 
 def _in_program_layout(graph: torch.fx.GraphModule, run: Callable[..., Any]) -> Callable[..., Any]:
@@ -195,16 +209,15 @@ def _in_program_layout(graph: torch.fx.GraphModule, run: Callable[..., Any]) -> 
     return given
 
 
+def _is_by_shape(graph: torch.fx.GraphModule, device: torch.device) -> bool:
+    """Whether hot shapes are CUDA graphs."""
+    return device.type == "cuda" and wants_cuda_graphs(graph)
+
+
 def _by_shape(
-    graph: torch.fx.GraphModule,
-    device: torch.device,
-    run: Callable[..., Any],
-    is_apart: Callable[..., bool] | None,
-    functions: Sequence[Callable[..., Any] | DeferredCode],
+    graph: torch.fx.GraphModule, device: torch.device, host: Host, functions: Functions
 ) -> Callable[..., Any]:
-    """The same function, by CUDA graphs where they are asked for."""
-    if device.type != "cuda" or not wants_cuda_graphs(graph):
-        return run
+    """The same function, by CUDA graphs."""
     from anyshape.backends.native.cuda_graphs import by_shape
 
     every = list(functions)
@@ -215,11 +228,11 @@ def _by_shape(
             with expr.fresh_scope():
                 return _built(graph, [], now=True, variant=chosen, functions_made=every)
         except Unlowerable:
-            return run
+            return host.run
         finally:
             graph.meta[REPORT] = said
 
-    made, said = by_shape(graph.graph, device, run, is_apart, every, variant)
+    made, said = by_shape(graph.graph, device, host.run, host.is_apart, every, variant)
     graph.meta[REPORT] = replace(graph.meta[REPORT], cuda_graphs=said)
     return made
 
@@ -302,8 +315,14 @@ def _built_for_training(
 ) -> Callable[..., Any]:
     memory = config.training_memory
     graphs = training_graphs(graph, program, memory=memory)
-    forward = _built(graphs.forward, [], now, at_once=True)
-    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs))
+    every: Functions = []
+    host, device = _host(graphs.forward, [], now, every, at_once=True)
+    pairs = said = None
+    if _is_by_shape(graph, device):
+        from anyshape.backends.native.paired_graphs import paired
+
+        pairs, said = paired(graphs, device, host, every)
+    report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs), said)
     graph.meta[REPORT] = report
 
     def backward(used: tuple[int, ...]) -> Backward | None:
@@ -313,12 +332,12 @@ def _built_for_training(
                 is_whole = used == graphs.differentiable
                 own = graphs if is_whole else training_graphs(graph, program, used, graphs, memory)
                 kept = len(graphs.kept)
-                made = Backward(own, _built(own.backward, [], now, at_once=True, gives_up=kept))
+                made, _ = _host(own.backward, [], now, every, at_once=True, gives_up=kept)
         except Exception as error:
             _failed_later(graph, error, [])
             return None
         report.backward[used] = own.backward.meta[REPORT]
-        return made
+        return Backward(own, made.run, "" if pairs is None else pairs.why_not(own.backward.graph))
 
     eager = _LazyGraphModule(torch.nn.Module(), program.graph)
     if stream.listening(kinds.TrainingGraphs):
@@ -326,7 +345,7 @@ def _built_for_training(
         stream.emit(kinds.TrainingGraphs(*texts, compile_id=graph.meta.get(COMPILE_ID, "")))
     saving = SavingOperators(program.graph, graph.meta[FACTS])
     later = run_graph_later(eager), run_graph_later(graph)
-    return trained(graphs, forward, backward, *later, saving)
+    return trained(graphs, host.run, backward, *later, saving, pairs)
 
 
 def _kept(graphs: TrainingGraphs) -> str:
@@ -395,7 +414,7 @@ def _functions(
     texts: dict[str, str],
     now: bool,
     device: torch.device,
-    every: list[Callable[..., Any] | DeferredCode],
+    every: Functions,
     branches: bool = False,
     tuner: Tuner | None = None,
 ) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import types
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
@@ -22,7 +22,7 @@ import torch.fx
 from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.backends.native.alias_check import may_write, no_alias
-from anyshape.backends.native.recorded_graph import Pool, RecordedGraph, record
+from anyshape.backends.native.recorded_graph import Pool, record
 from anyshape.backends.native.variant import Variant
 from anyshape.config import config
 from anyshape.events.native_counts import count
@@ -83,10 +83,19 @@ _FLAGS: Final = (
 )
 
 
+def flags_now() -> tuple[Any, ...]:
+    return tuple([flag() for flag in _FLAGS])
+
+
+#: A stream, flags, and what there is to know of inputs.
+CallKey = tuple[int, tuple[Any, ...], Any]
+
+
 class Device(Protocol):
     """A GPU: `runtime/cuda/graph_pool.py`."""
 
     def stream(self) -> int | None: ...
+    def synchronize(self) -> None: ...
     def pool(self, stream: int) -> Pool: ...
 
 
@@ -103,12 +112,14 @@ class Inputs(NamedTuple):
 
 def why_not(graph: torch.fx.Graph) -> str:
     """Why a graph cannot be recorded; empty if nothing is known that speaks against it."""
-    found = dict.fromkeys(meta.device for node in graph.nodes for meta in _metas(node))
-    if any(device.type != "cuda" for device in found):
+    found = {meta.device for node in graph.nodes for meta in _metas(node)}
+    return _why_not_on(found) or next(filter(None, map(_why_not_node, graph.nodes)), "")
+
+
+def _why_not_on(devices: Collection[torch.device]) -> str:
+    if any(device.type != "cuda" for device in devices):
         return "it has tensors on the CPU"
-    if len(found) != 1:
-        return "it has tensors on several GPUs"
-    return next(filter(None, map(_why_not_node, graph.nodes)), "")
+    return "" if len(devices) == 1 else "it has tensors on several GPUs"
 
 
 def _why_not_node(node: torch.fx.Node) -> str:
@@ -263,7 +274,7 @@ _TENSORS: Final = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 _NUMBERS: Final = (int, float, bool, type(None), torch.dtype, torch.device)
 
 
-def _has_address(value: Any) -> bool:
+def has_address(value: Any) -> bool:
     """Whether it is a tensor whose elements lie in memory, and nothing else does."""
     return type(value) in _TENSORS and value.layout == torch.strided and not value.is_quantized
 
@@ -289,7 +300,7 @@ class ShapeGraphs:
         self._apart = apart
         self._check = check
         self._variants = variants
-        self._graphs: OrderedDict[Any, RecordedGraph] = OrderedDict()
+        self._graphs: OrderedDict[Any, Any] = OrderedDict()
         self._calls: dict[Any, int] = {}
         #: the address that each input had last which may stay where it is
         self._last: dict[int, int] = {}
@@ -306,30 +317,34 @@ class ShapeGraphs:
         self._replays = 0
 
     def __call__(self, *args: Any) -> Any:
-        stream = self._device.stream()
-        if stream is None or self._given_up:
+        key = self._key_of_call(args)
+        if key is None:
             return self._run(*args)
-        key_of = self._key or self._make_key(args)
-        if key_of is None:
-            return self._run(*args)
-        key = stream, tuple([flag() for flag in _FLAGS]), key_of(*args)
         found = self._graphs.get(key)
         if found is None:
-            return self._plain_or_recorded(key, stream, args)
+            return self._plain_or_recorded(key, args)
         if not self._is_apart(args):
             return self._run(*args)
         self._check()
         with found.pool.lock:
-            self._graphs.move_to_end(key)
+            self._touch(key)
             self._replays += 1
             return found.replay(args)
 
     # -- keys --------------------------------------------------------------------------------------
 
+    def _key_of_call(self, args: Sequence[Any]) -> CallKey | None:
+        """None if the call cannot be by a graph."""
+        stream = self._device.stream()
+        if stream is None or self._given_up:
+            return None
+        key_of = self._key or self._make_key(args)
+        return None if key_of is None else (stream, flags_now(), key_of(*args))
+
     def _make_key(self, args: Sequence[Any]) -> Callable[..., Any] | None:
         """A function of the inputs: their sizes, numbers, and addresses of those that stay. None if
         there is one whose memory is not known by its address."""
-        odd = [value for value in args if not _has_address(value) and type(value) not in _NUMBERS]
+        odd = [value for value in args if not has_address(value) and type(value) not in _NUMBERS]
         if odd:
             self._given_up = f"an input is a {type(odd[0]).__name__}"
             return None
@@ -374,40 +389,59 @@ class ShapeGraphs:
 
     # -- recording ---------------------------------------------------------------------------------
 
-    def _plain_or_recorded(self, key: Any, stream: int, args: Sequence[Any]) -> Any:
+    def _is_hot(self, key: CallKey, args: Sequence[Any]) -> bool:
+        """Whether a shape may be recorded now. It counts the call."""
         self._look(args)
         if self._key is None:
-            return self._run(*args)
+            return False
         if len(self._calls) >= _MOST_COUNTED:
             self._calls.clear()
             self._refused.clear()
         calls = self._calls[key] = self._calls.get(key, 0) + 1
         if calls <= config.cuda_graph_after or key in self._refused:
-            return self._run(*args)
-        if not self._is_apart(args):
-            return self._run(*args)
+            return False
+        return self._is_apart(args)
+
+    def _pool(self, key: CallKey) -> Pool | None:
         try:
-            pool = self._device.pool(stream)
+            return self._device.pool(key[0])
         except CannotRecord as error:
             self._given_up = str(error)
-            return self._run(*args)
-        if pool.taken > config.cuda_graph_memory_mb << 20:
+            return None
+
+    def _has_room(self, pool: Pool, key: CallKey, more: int = 0) -> bool:
+        """Whether one more may be recorded, which takes so many bytes as far as is known."""
+        if pool.taken + more > config.cuda_graph_memory_mb << 20:
             self._refused[key] = "config.cuda_graph_memory_mb is used up"
+            return False
+        return len(self._graphs) < config.cuda_graph_limit or self._made_room()
+
+    def _plain_or_recorded(self, key: CallKey, args: Sequence[Any]) -> Any:
+        pool = self._pool(key) if self._is_hot(key, args) else None
+        if pool is None:
             return self._run(*args)
         with pool.lock:
-            if len(self._graphs) >= config.cuda_graph_limit and not self._made_room():
+            if not self._has_room(pool, key):
                 return self._run(*args)
             try:
                 own = None if self._variants is None else self._variants.run_for(args)
                 recorded = record(pool, own or self._run, args, self._copied)
             except CannotRecord as error:
-                self._refused[key] = str(error)
-                if len(self._refused) >= _MOST_NAMED and not self._graphs:
-                    self._given_up = str(error)
+                self._refuse(key, str(error))
                 return self._run(*args)
             count("cuda_graphs")
             self._graphs[key] = recorded
             return recorded.replay(args, is_first=True)
+
+    def _refuse(self, key: CallKey, why: str) -> None:
+        self._refused[key] = why
+        if len(self._refused) >= _MOST_NAMED and not self._graphs:
+            self._given_up = why
+
+    def _touch(self, key: Any) -> None:
+        """It is what was used last, unless a thread with another stream has let go of it."""
+        if key in self._graphs:
+            self._graphs.move_to_end(key)
 
     def _made_room(self) -> bool:
         """Let go of what was not used for longest. Where there are more shapes than may be kept,
@@ -469,12 +503,22 @@ def by_shape(
     if why:
         return run, NotRecorded(why)
 
+    variants = Variants(graph, variant)
+    check = checks_of(functions)
+    made = ShapeGraphs(run, inputs_of(graph), graph_device(device), is_apart, check, variants)
+    return made, made
+
+
+def checks_of(functions: Sequence[Any]) -> Callable[[], None]:
+    """Raises what an earlier call of some function has found."""
+
     def check() -> None:
         for each in functions:
             if (look := getattr(each, "check", None)) is not None:
                 look()
 
-    index = torch.cuda.current_device() if device.index is None else device.index
-    variants = Variants(graph, variant)
-    made = ShapeGraphs(run, inputs_of(graph), GraphDevice(index), is_apart, check, variants)
-    return made, made
+    return check
+
+
+def graph_device(device: torch.device) -> Device:
+    return GraphDevice(torch.cuda.current_device() if device.index is None else device.index)

@@ -3,15 +3,16 @@ results get out of the memory that graphs share."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import torch
 from torch.autograd.graph import increment_version
 
-from anyshape.backends.native.alias_check import extent
+from anyshape.backends.native.alias_check import extent, is_dense
 from anyshape.ops.modes import modes_now
-from anyshape.runtime.cuda.graph_pool import CannotRecord
+from anyshape.runtime.cuda.graph_pool import CannotRecord, Leases
 
 
 class Pool(Protocol):
@@ -19,8 +20,10 @@ class Pool(Protocol):
 
     lock: Any
     taken: int
+    taken_at: dict[int, int]
+    leases: Leases
 
-    def record(self, run: Callable[[], Any]) -> tuple[Any, Any]: ...
+    def record(self, run: Callable[[], Any], place: int = 0) -> tuple[Any, Any]: ...
     def copy(self, target: int, source: int, size: int) -> None: ...
 
 
@@ -52,32 +55,110 @@ class _Result(NamedTuple):
     is_alone: bool = False
 
 
+class _Constant(NamedTuple):
+    """A result that is no tensor: it follows from the key."""
+
+    value: Any
+
+
+_copy_together: Final[Callable[..., None]] = vars(torch)["_foreach_copy_"]
+#: So few copies are not worth being one.
+_FEW_COPIES: Final = 3
+
+
+class Results:
+    """How what a graph leaves in memory gets out of it: `result`, of a run on `inputs`."""
+
+    def __init__(
+        self, result: Sequence[Any], inputs: Mapping[int, torch.Tensor], device: torch.device
+    ) -> None:
+        self._results, self._blocks = _results(result, inputs)
+        self._device = device
+        alone = [each for each in self._results if isinstance(each, _Result) and each.is_alone]
+        #: results that are all there is in their blocks, by those
+        self._alone = {each.block: each for each in alone}
+
+    @functools.cached_property
+    def _groups(self) -> list[list[int]]:
+        """Blocks that are copied together, since all of a kind are."""
+        dtypes: dict[torch.dtype, list[int]] = {}
+        for number, block in enumerate(self._blocks):
+            own = self._alone.get(number)
+            if own is not None and block.size and is_dense(own.shape, own.strides):
+                dtypes.setdefault(own.dtype, []).append(number)
+        return [numbers for numbers in dtypes.values() if len(numbers) > _FEW_COPIES]
+
+    @functools.cached_property
+    def _sources(self) -> list[list[torch.Tensor]]:
+        return [[self._in_memory(each) for each in numbers] for numbers in self._groups]
+
+    @functools.cached_property
+    def _one_by_one(self) -> list[int]:
+        together = {number for numbers in self._groups for number in numbers}
+        return [number for number in range(len(self._blocks)) if number not in together]
+
+    def _in_memory(self, number: int) -> torch.Tensor:
+        """A block itself, which is not kept by this, and which nobody else gets."""
+        block, own = self._blocks[number], self._alone[number]
+        storage = torch._C._construct_storage_from_data_pointer(
+            block.address, self._device, block.size
+        )
+        with torch.inference_mode(False):
+            empty = torch.empty(0, dtype=own.dtype, device=self._device)
+            return empty.set_(storage, 0, own.shape, own.strides)
+
+    def copied_out(self, pool: Pool, args: Sequence[Any]) -> list[Any]:
+        """For a run on these inputs."""
+        made = [self._allocated(number) for number in range(len(self._blocks))]
+        for number in self._one_by_one:
+            address, size = self._blocks[number]
+            pool.copy(made[number].data_ptr(), address, size)
+        for numbers, sources in zip(self._groups, self._sources, strict=True):
+            _copy_together([made[number] for number in numbers], sources)
+        return [self._handed_out(each, made, args) for each in self._results]
+
+    def _handed_out(
+        self, each: _Result | _Constant | int, made: Sequence[torch.Tensor], args: Sequence[Any]
+    ) -> Any:
+        if isinstance(each, int):
+            return args[each]
+        if isinstance(each, _Constant):
+            return each.value
+        if each.block is None:
+            whole = args[each.place]
+            offset = whole.storage_offset() + each.offset
+            return whole.as_strided(each.shape, each.strides, offset)
+        if each.is_alone:
+            return made[each.block]
+        empty = torch.empty(0, dtype=each.dtype, device=self._device)
+        storage = made[each.block].untyped_storage()
+        return empty.set_(storage, each.offset, each.shape, each.strides)
+
+    def _allocated(self, number: int) -> torch.Tensor:
+        own = self._alone.get(number)
+        if own is None:
+            size = self._blocks[number].size
+            return torch.empty(size, dtype=torch.uint8, device=self._device)
+        return torch.empty_strided(own.shape, own.strides, dtype=own.dtype, device=self._device)
+
+
 class RecordedGraph:
     def __init__(
         self,
         pool: Pool,
         graph: Any,
         copies: Sequence[_Copy],
-        results: Sequence[_Result | _Constant | int],
-        blocks: Sequence[_Block],
+        results: Results,
         moved: Sequence[int],
         kind: type,
-        device: torch.device,
     ) -> None:
         self.pool = pool
         self._graph = graph
         self._copies = copies
-        #: an integer is the place of an input that is a result itself
         self._results = results
-        alone = {
-            each.block: each for each in results if isinstance(each, _Result) and each.is_alone
-        }
-        #: of each block its address and size, and the result that is all there is in it
-        self._outputs = [(*block, alone.get(number)) for number, block in enumerate(blocks)]
         #: inputs by place, as often as autograd is told that they were written to
         self._moved = moved
         self._kind = kind
-        self._device = device
         #: how often it was replayed, and how often another shape has wanted its place
         self.replays = 0
         self.wanted = 0
@@ -88,78 +169,77 @@ class RecordedGraph:
         for place, address, size in self._copies:
             copy(address, args[place].data_ptr(), size)
         self._graph.replay()
-        made: list[torch.Tensor] = []
-        results: list[Any] = []
-        for address, size, alone in self._outputs:
-            tensor = self._allocated(size, alone)
-            copy(tensor.data_ptr(), address, size)
-            made.append(tensor)
+        results = self._results.copied_out(self.pool, args)
         if self._moved and not is_first:
             increment_version([args[place] for place in self._moved])
-        for each in self._results:
-            if isinstance(each, int):
-                results.append(args[each])
-            elif isinstance(each, _Constant):
-                results.append(each.value)
-            elif each.block is None:
-                whole = args[each.place]
-                offset = whole.storage_offset() + each.offset
-                results.append(whole.as_strided(each.shape, each.strides, offset))
-            elif each.is_alone:
-                results.append(made[each.block])
-            else:
-                empty = torch.empty(0, dtype=each.dtype, device=self._device)
-                storage = made[each.block].untyped_storage()
-                results.append(empty.set_(storage, each.offset, each.shape, each.strides))
         return self._kind(results)
 
-    def _allocated(self, size: int, alone: _Result | None) -> torch.Tensor:
-        if alone is None:
-            return torch.empty(size, dtype=torch.uint8, device=self._device)
-        return torch.empty_strided(
-            alone.shape, alone.strides, dtype=alone.dtype, device=self._device
+
+class Recording(NamedTuple):
+    """A graph of which it is to be said yet what is handed out of it."""
+
+    pool: Pool
+    graph: Any
+    #: what the run gave, in memory that the graph writes to
+    result: Sequence[Any]
+    #: inputs as the graph reads them, by place
+    inputs: Mapping[int, torch.Tensor]
+    copies: Sequence[_Copy]
+    moved: Sequence[int]
+    device: torch.device
+
+    def of(self, result: Sequence[Any]) -> Results:
+        return Results(result, self.inputs, self.device)
+
+    def handing_out(self, result: Sequence[Any]) -> RecordedGraph:
+        results = self.of(result)
+        return RecordedGraph(
+            self.pool, self.graph, self.copies, results, self.moved, type(self.result)
         )
 
 
-class _Constant(NamedTuple):
-    """A result that is no tensor: it follows from the key."""
-
-    value: Any
-
-
 def record(
-    pool: Pool, run: Callable[..., Any], args: Sequence[Any], copied: Sequence[int]
+    pool: Pool, run: Callable[..., Any], args: Sequence[Any], copied: Sequence[int], place: int = 0
 ) -> RecordedGraph:
     """`copied`: the places of inputs that the graph reads from memory of its own. That is the
     pool's as well: nothing of it is needed when another graph runs."""
+    made = recording(pool, run, args, copied, place)
+    return made.handing_out(made.result)
+
+
+def recording(
+    pool: Pool, run: Callable[..., Any], args: Sequence[Any], copied: Sequence[int], place: int = 0
+) -> Recording:
+    """`place`: of the pool, where the memory is."""
     given = list(args)
     versions: dict[int, int] = {}
 
     def recorded() -> Any:
         with torch.inference_mode(False):
-            for place in copied:
-                like = args[place]
-                given[place] = torch.empty_strided(
+            for number in copied:
+                like = args[number]
+                given[number] = torch.empty_strided(
                     like.shape, like.stride(), dtype=like.dtype, device=like.device
                 )
         versions.update({p: t._version for p, t in _tensors(given) if not t.is_inference()})
         return run(*given)
 
     modes = modes_now()
-    graph, result = pool.record(recorded)
+    graph, result = pool.record(recorded, place)
     if modes_now() != modes:
         raise CannotRecord("it changes a mode of torch for the code after it")
     tensors = dict(_tensors(given))
     moved = [
-        place for place, before in versions.items() for _ in range(tensors[place]._version - before)
+        number
+        for number, before in versions.items()
+        for _ in range(tensors[number]._version - before)
     ]
     if set(moved) & set(copied):
         raise CannotRecord("an input that was to be copied is written to")
-    sizes = {place: extent(args[place]) for place in copied}
-    copies = [_Copy(p, given[p].data_ptr(), size) for p, size in sizes.items() if size]
+    sizes = {number: extent(args[number]) for number in copied}
+    copies = [_Copy(n, given[n].data_ptr(), size) for n, size in sizes.items() if size]
     device = next(each.device for each in tensors.values())
-    results, blocks = _results(result, tensors)
-    return RecordedGraph(pool, graph, copies, results, blocks, moved, type(result), device)
+    return Recording(pool, graph, result, tensors, copies, moved, device)
 
 
 def _tensors(values: Sequence[Any]) -> list[tuple[int, torch.Tensor]]:

@@ -81,6 +81,8 @@ class TrainingReport:
     by_torch: Mapping[str, str]
     #: what the backward graph needs of the forward one
     kept: str
+    #: what became of CUDA graphs, if they were asked for
+    cuda_graphs: RecordedShapes | None = None
     #: how many elements a tensor has at least, where it is used
     least: int = 0
 
@@ -88,10 +90,13 @@ class TrainingReport:
         found = Counter(backward_graphs=len(self.backward))
         for each in (self.forward, *list(self.backward.values())):
             found.update(each.made())
+        if self.cuda_graphs is not None:
+            found["cuda_graphs"] += self.cuda_graphs.recorded
         return found
 
     def lines(self) -> Sequence[str]:
-        lines = _few(self.least) + [f"forward: {line}" for line in self.forward.lines()]
+        lines = [] if self.cuda_graphs is None else [*self.cuda_graphs.lines()]
+        lines += _few(self.least) + [f"forward: {line}" for line in self.forward.lines()]
         lines.append(f"backward: {self.kept}")
         lines += [f"backward: {line}" for each in self.backward.values() for line in each.lines()]
         return lines + [f"autograd does `{name}`: {why}" for name, why in self.by_torch.items()]

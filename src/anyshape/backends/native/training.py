@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
+from anyshape.backends.native.leases import Gradients, Lease, Pairs
 from anyshape.backends.native.no_autocast import without_autocast
 from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
@@ -32,13 +33,15 @@ class Backward(NamedTuple):
 
     graphs: TrainingGraphs
     function: Callable[[list[Any]], Any]
+    #: why it is no CUDA graph, if so
+    why_not: str = ""
 
 
 class _Prepared(NamedTuple):
     """A backward function, and where its arguments and results are."""
 
-    function: Callable[[list[Any]], Any]
-    #: numbers of inputs, and their places in what is saved if they are there
+    gradients: Gradients
+    #: numbers of inputs, and their places in the saved ones if they are there
     inputs: Sequence[tuple[int, int | None]]
     #: where symbols are to be read
     symbols: Sequence[tuple[int, int | None]]
@@ -66,10 +69,12 @@ def trained(
     eager: Callable[..., Any],
     as_it_is: Callable[..., Any],
     saving: SavingOperators,
+    pairs: Pairs | None = None,
 ) -> Callable[..., Any]:
     """A function of the program's inputs. `backward`: what to call where gradients come back for
     these outputs; None if there is nothing. `eager`: the graph without writes, operator by
-    operator, and the program `as_it_is`. `saving`: what eager code keeps of it."""
+    operator, and the program `as_it_is`. `saving`: what eager code keeps of it. `pairs`: forward
+    and backward by CUDA graphs."""
     count, differentiable = graphs.outputs, graphs.differentiable
     written = frozenset(graphs.program.written)
     read, is_drawn = graphs.program.read, graphs.draws
@@ -79,10 +84,11 @@ def trained(
     watched = [number for number in tensors if number not in written]
     needed = [number for number in graphs.inputs if number in tensors]
     plain = [number for number in range(count) if number not in differentiable]
-    kept, relaid = len(graphs.kept), graphs.relaid
+    kept = len(graphs.kept)
     saves = bool(kept or needed)
     several = saves and len(differentiable) > 1
-    inputs_saved = range(kept, kept + len(needed))
+    inputs_saved = frozenset(range(kept, kept + len(needed)))
+    stay = frozenset[int]() if pairs is None else pairs.parameters
     in_kept = [number in graphs.in_kept for number in range(count)]
     made: dict[tuple[int, ...], _Prepared | None] = {}
 
@@ -93,13 +99,14 @@ def trained(
                 ctx.random = default_generators.get_state()
             if read:
                 ctx.before = {number: inputs[number].clone() for number in read}
-            found = forward(*inputs)
+            found, made_by = (forward(*inputs), None) if pairs is None else pairs.forward(inputs)
             outputs = tuple(map(_apart, found, in_kept))
             ctx.set_materialize_grads(False)
             ctx.given = inputs
             ctx.versions = _versions(inputs, watched)
             # Only what is needed is saved: torch looks whether that was changed meanwhile.
-            values = found[count:]
+            values = made_by.saved(outputs) if isinstance(made_by, Lease) else found[count:]
+            ctx.made_by, ctx.values = made_by, len(values)
             if several:
                 values = _not_of(outputs, values)
             ctx.save_for_backward(*values, *[inputs[number] for number in needed])
@@ -116,9 +123,9 @@ def trained(
         @without_autocast
         def backward(ctx: Any, *grads: Any) -> Any:
             used = tuple([number for number in differentiable if grads[number] is not None])
-            inputs = ctx.given
+            inputs, made_by, first = ctx.given, ctx.made_by, ctx.values
             if used and used not in made:
-                made[used] = _prepared(backward(used), needed, kept, places)
+                made[used] = _prepared(backward(used), used, needed, graphs, places, stay)
             own = made.get(used)
             given = [grads[number] for number in used]
             is_native = own is not None and not torch.is_grad_enabled()
@@ -126,34 +133,41 @@ def trained(
             changed: frozenset[int] = frozenset()
             if several:
                 reads = own.reads if own is not None and is_native else inputs_saved
+                reads = made_by.reads(reads) if isinstance(made_by, Lease) else reads
                 saved, changed = of_several(ctx, used, reads)
             else:
                 # What saves nothing may be asked again and again.
                 saved = ctx.saved_tensors if saves else ()
             if needed and ctx.memory != _memory(inputs, needed):
-                _check_memory(inputs, needed, saved[kept:], ctx.memory)
+                _check_memory(inputs, needed, saved[first:], ctx.memory)
             if not used:
                 return (None,) * len(inputs)
             gives_back = saves and not _graph_is_kept()
             if gives_back and several:
                 gives_back = not leaves_rest(ctx, saved, changed, used)
+            if gives_back:
+                ctx.made_by = None
             if own is None or not is_native:
                 return by_autograd(ctx, saved, used, given)
             # One may be negated lazily, as that of `z.conj().imag` is.
             ready = [grad.resolve_neg().contiguous() for grad in given]
             symbols = [inputs[n] if dim is None else inputs[n].shape[dim] for n, dim in own.symbols]
-            taken = [inputs[n] if at is None else saved[at] for n, at in own.inputs]
-            arguments = [*saved[:kept], *taken, *ready, *symbols]
-            for place in relaid:
-                # They are not so if the forward graph ran operator by operator, or a hook saved it.
-                arguments[place] = arguments[place].contiguous(memory_format=torch.channels_last)
+            taken = [inputs[n] if at is None else saved[first + at] for n, at in own.inputs]
+            behind = [*taken, *ready, *symbols]
+            arguments = [] if isinstance(made_by, Lease) else [*saved[:first], *behind]
             result: list[Any] = [None] * len(inputs)
             if gives_back:
                 # Whatever the function has read last is given back while it runs.
                 ctx.maybe_clear_saved_tensors()
                 ctx.given = None
             del saved, taken, inputs
-            found = own.function(arguments)
+            if isinstance(made_by, Lease):
+                found = made_by.gradients(own.gradients, behind)
+            else:
+                del behind
+                found = own.gradients.function(arguments)
+                if made_by is not None:
+                    made_by.came_back(used)
             needs = ctx.needs_input_grad
             memory = {_storage_of(each) for each in ready}
             for number, grad in zip(own.wanted, found, strict=True):
@@ -195,7 +209,7 @@ def trained(
 
     def by_autograd(ctx: Any, saved: Sequence[Any], used: Sequence[int], given: Any) -> Any:
         inputs = list(ctx.given)
-        for number, each in zip(needed, saved[kept:], strict=True):
+        for number, each in zip(needed, saved[ctx.values :], strict=True):
             inputs[number] = each
         _check_versions(ctx.given, watched, ctx.versions)
         for number in written:
@@ -231,23 +245,44 @@ def trained(
 
 def _prepared(
     backward: Backward | None,
+    used: tuple[int, ...],
     needed: Sequence[int],
-    kept: int,
+    whole: TrainingGraphs,
     places: dict[Symbol, tuple[int, int | None]],
+    stay: Collection[int],
 ) -> _Prepared | None:
+    """`whole`: of which the forward is. `stay`: inputs that do not move."""
     if backward is None:
         return None
-    graphs = backward.graphs
-    at = {number: kept + place for place, number in enumerate(needed)}
+    graphs, kept = backward.graphs, len(whole.kept)
+    at = {number: place for place, number in enumerate(needed)}
     taken = [node for node in graphs.backward.graph.nodes if node.op == "placeholder"]
     reads = {place for place in range(kept) if taken[place].users}
+    stays = frozenset(place for place, number in enumerate(graphs.inputs) if number in stay)
+    function = _laid_out(backward.function, whole.relaid)
     return _Prepared(
-        backward.function,
+        Gradients(used, function, stays, backward.why_not),
         [(number, at.get(number)) for number in graphs.inputs],
         [places[symbol] for symbol in graphs.symbols],
         graphs.wanted,
-        frozenset(reads | {at[number] for number in graphs.inputs if number in at}),
+        frozenset(reads | {kept + at[number] for number in graphs.inputs if number in at}),
     )
+
+
+def _laid_out(
+    function: Callable[[list[Any]], Any], relaid: Sequence[int]
+) -> Callable[[list[Any]], Any]:
+    """It is given what is kept as the graph has it, which it is not if the forward graph ran
+    operator by operator, or a hook has saved it."""
+    if not relaid:
+        return function
+
+    def run(arguments: list[Any]) -> Any:
+        for place in relaid:
+            arguments[place] = arguments[place].contiguous(memory_format=torch.channels_last)
+        return function(arguments)
+
+    return run
 
 
 def or_as_it_is(
