@@ -22,7 +22,7 @@ from anyshape.graph.materialize import Materialize
 from anyshape.loops.expr import Dtype
 from anyshape.loops.product_plan import ADDS, HAS_BIAS, IS_FLOAT16, KEY
 from anyshape.loops.program import Area, Buffer, Extern
-from anyshape.runtime.cuda.blas import Candidate, Operation, alignment, factors, key_of
+from anyshape.runtime.cuda.blas import Algorithm, Operation, alignment, factors, key_of
 from anyshape.runtime.cuda.product_plans import ProductPlans
 from tests.codegen.test_gpu_host import Backend
 
@@ -58,8 +58,8 @@ class Library:
         number = len(self.keys)
         return Operation(number, 1, 2, 3)
 
-    def candidates(self, key: Mapping[str, int], own: Operation, most: int) -> list[Candidate]:
-        return [Candidate(struct.pack("8q", *range(8)), self._workspace)]
+    def proposed(self, key: Mapping[str, int], own: Operation) -> Algorithm | None:
+        return Algorithm(struct.pack("8q", *range(8)), self._workspace)
 
     def _told(self, operation: int, attribute: int, where: int, size: int) -> int:
         assert (attribute, size) == (8, 8)
@@ -227,7 +227,7 @@ def test_what_is_left_is_torchs(name: str, library: Library) -> None:
 
 
 def test_float16() -> None:
-    weights = [Parameter(each.half(), requires_grad=False) for each in W[:2]]
+    weights = [Parameter(each, requires_grad=False) for each in MANY[:2].half()]
     library = Library()
     assert _compared(_each(weights), library, torch.float16) == [2]
 
@@ -267,31 +267,6 @@ def test_many_shapes_have_their_plans() -> None:
     assert len(library.calls) == 2 * 198 - 1, "the first call captures"
 
 
-def test_what_is_recorded_has_plans_of_its_own() -> None:
-    library, chosen = Library(), list[int]()
-
-    class Chooser:
-        def best(self, key: Mapping[str, int], own: Operation) -> Candidate | None:
-            chosen.append(key["rows"])
-            return Candidate(struct.pack("8q", *range(8)), 0)
-
-        def end(self) -> None:
-            chosen.append(-1)
-
-    plans = ProductPlans(library, Chooser())
-    compiled = anyshape.compile(_each(W[:1]), dynamic=True, backend=Backend(products=plans.head))
-    x = torch.randn(4, WIDTH).bfloat16()
-    with torch.no_grad():
-        for _ in range(2):
-            compiled(x)
-        with plans.recording():
-            for _ in range(2):
-                compiled(x)
-        compiled(x)
-    assert chosen == [4, -1]
-    assert [key["mode"] for key in library.calls] == [0, 1, 1, 0]
-
-
 def test_an_error_of_ours_is_torchs_product() -> None:
     class Broken(Library):
         def operation(self, key: Mapping[str, int]) -> Operation | None:
@@ -309,7 +284,7 @@ def found(step: Extern, dtype: Dtype = "bf16") -> int | None:
     buffers = {n: Buffer(n, dtype, (8, 8), (8, 1), "temporary") for n in names}
     product = product_of(step, buffers)
     if product is not None:
-        assert len(product.words) == len(KEY) - 2, "all but the kind and the mode"
+        assert len(product.words) == len(KEY) - 1, "all but the kind"
         assert not branches_of([step], buffers)
     return None if product is None else product.kind
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 import anyshape
@@ -47,7 +46,7 @@ def _compared(function: Callable[..., Any], compiled: Callable[..., Any], x: Ten
 @pytest.mark.parametrize(("depth", "columns"), SIZES)
 def test_products(depth: int, columns: int, dtype: torch.dtype, mode: Any) -> None:
     torch.manual_seed(0)
-    model = Products(depth, columns).to(DEVICE, dtype)
+    model: Any = Products(depth, columns).to(DEVICE, dtype)
     compiled = anyshape.compile(model, dynamic=True, mode=mode)
     with torch.no_grad():
         for rows in ROWS:
@@ -55,24 +54,6 @@ def test_products(depth: int, columns: int, dtype: torch.dtype, mode: Any) -> No
             for _ in range(1 if mode is None else 4):
                 _compared(model, compiled, x)
     assert compiled.stats().graphs == 1
-
-
-def test_random_numbers_are_the_programs() -> None:
-    """Trials of products draw their own."""
-    weight = torch.randn(64, 64, device=DEVICE, dtype=torch.bfloat16)
-
-    def function(x: Tensor) -> Tensor:
-        return F.dropout(x @ weight, 0.5).relu()
-
-    compiled = anyshape.compile(function, dynamic=True, mode="reduce-overhead")
-    x = torch.randn(24, 64, device=DEVICE, dtype=torch.bfloat16)
-    with torch.no_grad():
-        for seed in range(6):
-            torch.manual_seed(seed)
-            want = function(x), torch.cuda.get_rng_state()
-            torch.manual_seed(seed)
-            got = compiled(x), torch.cuda.get_rng_state()
-            torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
 
 
 def test_accumulation_in_float16_is_torchs() -> None:

@@ -13,7 +13,7 @@ from typing import Final
 KEY: Final = (
     *("kind", "rows", "columns", "depth"),
     *("a.row", "a.column", "b.row", "b.column", "d.row", "d.column"),
-    *("batch", "a.batch", "b.batch", "d.batch", "bias.batch", "mode"),
+    *("batch", "a.batch", "b.batch", "d.batch", "bias.batch"),
 )
 #: in `kind`
 IS_FLOAT16: Final = 1
@@ -32,7 +32,7 @@ PLAN_WORDS: Final = len(KEY) + len(PLAN)
 
 #: `plans`: the address of a table: how many places it has, less one, and in each the address of a
 #: plan. A table is never changed but by one that takes its place.
-HEAD: Final = ("plans", "missing", "multiply", "set", "handle", "mode")
+HEAD: Final = ("plans", "missing", "multiply", "set", "handle")
 
 #: Of a member of a group: its second factor, its bias, its result.
 MEMBER: Final = ("b", "bias", "d")

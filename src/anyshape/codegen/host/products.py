@@ -26,7 +26,7 @@ _FUNCTIONS: Final = ("mm_out", "addmm_out", "bmm_out")
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """`d = a @ b`, with a bias, or added to what is there. `words`: of its key, to the last."""
+    """`d = a @ b`, with a bias, or added to what is there. `words`: of its key, behind the kind."""
 
     kind: int
     words: tuple[Size, ...]

@@ -172,7 +172,7 @@ class Steps:
     def multiply(self, products: Sequence[ProductAreas]) -> str:
         """Products of one matrix by the library: a bit for each that is left, as a value."""
         first = products[0]
-        words = [str(first.kind), *(self._sizes.of(size) for size in first.words), "0"]
+        words = [str(first.kind), *(self._sizes.of(size) for size in first.words)]
         key = self._array("i64", words)
         # A row more, that the last member has a next one.
         members: list[str] = []

@@ -57,10 +57,6 @@ entry:
   %all.bits = or i64 %ab.bits, %more.bits
   %described = or i64 %kind, %all.bits
   store i64 %described, ptr %key
-  %mode.slot = getelementptr i64, ptr %head, i64 $mode
-  %mode = load i64, ptr %mode.slot
-  %mode.place = getelementptr i64, ptr %key, i64 $key_mode
-  store i64 %mode, ptr %mode.place
   br label %mix
 mix:
   %word = phi i64 [0, %entry], [%word.next, %mix]
@@ -330,11 +326,10 @@ def product_helpers(device: int) -> str:
         "device": device,
         "words": len(KEY),
         "key_bytes": 8 * len(KEY),
-        "key_mode": KEY.index("mode"),
         "batch": KEY.index("batch"),
         "kinds": (1 << ALIGNMENTS) - 1,
         **dict(zip(("a_bits", "b_bits", "d_bits", "bias_bits"), bits, strict=True)),
-        **{each: HEAD.index(each) for each in ("missing", "multiply", "set", "handle", "mode")},
+        **{each: HEAD.index(each) for each in ("missing", "multiply", "set", "handle")},
         **{e: plan_word(e) for e in ("operation", "busy", "workspace", "factors", "algorithm")},
         **{f"layout_{each}": plan_word(each) for each in "abd"},
         "member": len(MEMBER),

@@ -22,21 +22,19 @@ _WITH_BIAS: Final = 4
 #: of CUBLASLT_MATRIX_LAYOUT
 _COUNT, _DISTANCE = 5, 6
 #: of CUBLASLT_MATMUL_PREF
-_MOST_WORKSPACE, _REDUCTIONS = 1, 3
+__WORKSPACE, _REDUCTIONS = 1, 3
 _ALIGNMENT: Final = {"b": 5, "a": 6, "c": 7, "d": 8}
 #: CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: sums of parts are float32, whatever torch's flags allow
 _IN_FLOAT32: Final = 2
 #: What torch gives the library on Hopper.
-MOST_WORKSPACE: Final = 32 << 20
-
-Algorithm = ctypes.c_uint64 * 8
+_WORKSPACE: Final = 32 << 20
 
 
 class _Found(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t."""
 
     _fields_ = (
-        ("algorithm", Algorithm),
+        ("algorithm", ctypes.c_uint64 * 8),
         ("workspace", ctypes.c_size_t),
         ("state", ctypes.c_int),
         ("waves", ctypes.c_float),
@@ -53,8 +51,10 @@ class Operation(NamedTuple):
     d: int
 
 
-class Candidate(NamedTuple):
-    algorithm: bytes
+class Algorithm(NamedTuple):
+    #: as the library has it
+    words: bytes
+    #: bytes of memory that it needs
     workspace: int
 
 
@@ -123,64 +123,31 @@ class Blas:
         ]
         return Operation(operation.value or 0, *(layout.value or 0 for layout in layouts))
 
-    def candidates(self, key: Mapping[str, int], own: Operation, most: int) -> list[Candidate]:
-        """Algorithms that the library proposes, the best in its opinion first."""
+    def proposed(self, key: Mapping[str, int], own: Operation) -> Algorithm | None:
+        """The algorithm that is best in the library's opinion. Of others that it proposes, few were
+        faster when they were tried, and none by much."""
         preference = ctypes.c_void_p()
         self._call("MatmulPreferenceCreate", ctypes.byref(preference))
         try:
-            limit = ctypes.c_size_t(MOST_WORKSPACE)
-            self._set("MatmulPreference", preference, _MOST_WORKSPACE, limit)
+            limit = ctypes.c_size_t(_WORKSPACE)
+            self._set("MatmulPreference", preference, __WORKSPACE, limit)
             schemes = ctypes.c_uint32(_IN_FLOAT32)
             self._set("MatmulPreference", preference, _REDUCTIONS, schemes)
             for name, attribute in _ALIGNMENT.items():
                 bytes_ = ctypes.c_uint32(alignment(key, "d" if name == "c" else name))
                 self._set("MatmulPreference", preference, attribute, bytes_)
-            found, count = (_Found * most)(), ctypes.c_int()
+            found, count = _Found(), ctypes.c_int()
             operation, a, b, d = map(ctypes.c_void_p, own)
             self._call(
                 "MatmulAlgoGetHeuristic",
-                *(ctypes.c_void_p(self.handle), operation, b, a, d, d, preference, most),
-                *(found, ctypes.byref(count)),
+                *(ctypes.c_void_p(self.handle), operation, b, a, d, d, preference, 1),
+                *(ctypes.byref(found), ctypes.byref(count)),
             )
         finally:
             self._library.cublasLtMatmulPreferenceDestroy(preference)
-        good = [each for each in found[: count.value] if each.state == 0]
-        return [Candidate(bytes(each.algorithm), each.workspace) for each in good]
-
-    def set_bias(self, own: Operation, address: ctypes.c_void_p) -> None:
-        self._set("MatmulDesc", ctypes.c_void_p(own.operation), _BIAS, address)
-
-    def call(
-        self,
-        own: Operation,
-        factors: Any,
-        addresses: tuple[int, int, int],
-        candidate: Candidate,
-        workspace: int,
-        stream: int,
-    ) -> int:
-        """The product of matrices at these addresses: a, b and d. 0 if it was started."""
-        operation, a, b, d = map(ctypes.c_void_p, own)
-        at_a, at_b, at_d = map(ctypes.c_void_p, addresses)
-        alpha, beta = (ctypes.byref(factors, 4 * place) for place in range(2))
-        return self._library.cublasLtMatmul(
-            *(ctypes.c_void_p(self.handle), operation, alpha, at_b, b, at_a, a),
-            *(beta, at_d, d, at_d, d),
-            ctypes.byref(Algorithm.from_buffer_copy(candidate.algorithm)),
-            *(ctypes.c_void_p(workspace), ctypes.c_size_t(candidate.workspace)),
-            ctypes.c_void_p(stream),
-        )
-
-    def checked(self, own: Operation, algorithm: bytes) -> Candidate | None:
-        """An algorithm that was kept, if it is one for this product still."""
-        operation, a, b, d = map(ctypes.c_void_p, own)
-        found = _Found()
-        given = ctypes.byref(Algorithm.from_buffer_copy(algorithm)), ctypes.byref(found)
-        handle = ctypes.c_void_p(self.handle)
-        if self._library.cublasLtMatmulAlgoCheck(handle, operation, b, a, d, d, *given):
+        if not count.value or found.state:
             return None
-        fits = found.state == 0 and found.workspace <= MOST_WORKSPACE
-        return Candidate(algorithm, found.workspace) if fits else None
+        return Algorithm(bytes(found.algorithm), found.workspace)
 
 
 def _low(kind: int, place: int) -> int:

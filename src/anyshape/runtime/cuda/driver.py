@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from anyshape.runtime.loader.errors import NativeFailed, NativeUnavailable
@@ -25,8 +23,6 @@ _SHARED_OPT_IN: Final = 97
 _PROCESSORS: Final = 16
 #: CU_STREAM_NON_BLOCKING
 _NON_BLOCKING: Final = 1
-#: CU_STREAM_CAPTURE_MODE_RELAXED: other threads may record, too
-_RELAXED: Final = 2
 #: CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH
 _COOPERATIVE: Final = 95
 
@@ -132,29 +128,6 @@ class Driver:
         self._check(code, "cuStreamCreate")
         assert found.value is not None
         return found.value
-
-    @contextlib.contextmanager
-    def recorded(self, stream: int, run: Callable[[], None]) -> Iterator[Callable[[], None]]:
-        """A graph of what `run` starts in this stream, to be started while the context lasts."""
-        library, where = self._library, ctypes.c_void_p(stream)
-        graph, made = ctypes.c_void_p(), ctypes.c_void_p()
-        code = library.cuStreamBeginCapture_v2(where, _RELAXED)
-        self._check(code, "cuStreamBeginCapture")
-        try:
-            run()
-        finally:
-            code = library.cuStreamEndCapture(where, ctypes.byref(graph))
-        self._check(code, "cuStreamEndCapture")
-        try:
-            code = library.cuGraphInstantiateWithFlags(
-                ctypes.byref(made), graph, ctypes.c_ulonglong(0)
-            )
-            self._check(code, "cuGraphInstantiate")
-            yield lambda: self._check(library.cuGraphLaunch(made, where), "cuGraphLaunch")
-        finally:
-            if made.value is not None:
-                library.cuGraphExecDestroy(made)
-            library.cuGraphDestroy(graph)
 
     def load(self, cubin: bytes) -> int:
         """A module in the current context. It is never unloaded: kernels may be under way."""

@@ -24,7 +24,6 @@ import torch
 from anyshape.loops.program import MOST_BRANCHES
 from anyshape.runtime.cuda.branch_streams import branch_streams
 from anyshape.runtime.cuda.driver import driver
-from anyshape.runtime.cuda.product_plans import recorded_products
 
 
 class CannotRecord(Exception):
@@ -129,7 +128,6 @@ class GraphPool:
                 _no_collection(),
                 _no_cached_casts(),
                 branch_streams(self._branches),
-                recorded_products(self.device),
             ):
                 graph.capture_begin(pool=memory, capture_error_mode="thread_local")
                 try:

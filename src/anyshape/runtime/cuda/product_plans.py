@@ -1,8 +1,6 @@
 """The plans of matrix products on a GPU, which native code looks up.
 
 A product that is new is asked for once: the library proposes algorithms, and its first is taken.
-While a CUDA graph is recorded for a shape that is hot, several are tried (`product_trials.py`), and
-what is best is kept on disk.
 """
 
 from __future__ import annotations
@@ -11,29 +9,18 @@ import ctypes
 import functools
 import struct
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 import torch
 
 from anyshape.loops.product_plan import HEAD, KEY, PLAN_WORDS, plan_word
-from anyshape.runtime.cuda.blas import Candidate, Operation, blas, factors, key_of
-from anyshape.runtime.cuda.product_trials import Trials
+from anyshape.runtime.cuda.blas import Algorithm, Operation, blas, factors, key_of
 
 _MISSING: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 #: Of all shapes; others are torch's.
 _MOST: Final = 1 << 14
 _FIRST: Final = 64
-#: in `mode` while a graph is recorded
-_RECORDED: Final = 1
-
-
-class Chooser(Protocol):
-    """Which of several algorithms is best; told when nobody will ask for a while."""
-
-    def best(self, key: Mapping[str, int], own: Operation) -> Candidate | None: ...
-    def end(self) -> None: ...
 
 
 class Library(Protocol):
@@ -44,15 +31,12 @@ class Library(Protocol):
     set: int
 
     def operation(self, key: Mapping[str, int]) -> Operation | None: ...
-    def candidates(self, key: Mapping[str, int], own: Operation, most: int) -> list[Candidate]: ...
+    def proposed(self, key: Mapping[str, int], own: Operation) -> Algorithm | None: ...
 
 
 class ProductPlans:
-    """`chooser`: for what is recorded."""
-
-    def __init__(self, library: Library, chooser: Chooser | None = None) -> None:
+    def __init__(self, library: Library) -> None:
         self._library = library
-        self._chooser = chooser
         self._lock = threading.Lock()
         self._plans: dict[bytes, Any] = {}
         #: all tables that were, since somebody may be reading them
@@ -63,27 +47,10 @@ class ProductPlans:
         words["handle"] = library.handle
         self._head = (ctypes.c_int64 * len(HEAD))(*(words.get(name, 0) for name in HEAD))
         self._new_table(_FIRST)
-        #: recordings that are under way
-        self._recordings = 0
 
     @property
     def head(self) -> int:
         return ctypes.addressof(self._head)
-
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Products that are asked for meanwhile are recorded."""
-        with self._lock:
-            self._recordings += 1
-            self._head[HEAD.index("mode")] = _RECORDED
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._recordings -= 1
-                self._head[HEAD.index("mode")] = _RECORDED if self._recordings else 0
-                if self._chooser is not None and not self._recordings:
-                    self._chooser.end()
 
     # -- called by machine code, which knows nothing of exceptions ---------------------------------
 
@@ -113,20 +80,15 @@ class ProductPlans:
         operation = None if _wants_float16_sums() else self._library.operation(key)
         if operation is None:
             return plan
-        chosen = None
-        if key["mode"] and self._chooser is not None:
-            chosen = self._chooser.best(key, operation)
+        chosen = self._library.proposed(key, operation)
         if chosen is None:
-            first = self._library.candidates(key, operation, 1)
-            if not first:
-                return plan
-            chosen = first[0]
+            return plan
         for name, value in operation._asdict().items():
             plan[plan_word(name)] = value
         plan[plan_word("workspace")] = chosen.workspace
         (plan[plan_word("factors")],) = struct.unpack("q", struct.pack("ff", *factors(key)))
         start = plan_word("algorithm")
-        plan[start : start + 8] = struct.unpack("8q", chosen.algorithm)
+        plan[start : start + 8] = struct.unpack("8q", chosen.words)
         return plan
 
     # -- the table ---------------------------------------------------------------------------------
@@ -179,14 +141,4 @@ def _wants_float16_sums() -> bool:
 def product_plans(device: int) -> ProductPlans | None:
     """Of this GPU; None where the library is not to be had."""
     library = blas(device)
-    return None if library is None else ProductPlans(library, Trials(library, device))
-
-
-@contextmanager
-def recorded_products(device: int) -> Iterator[None]:
-    plans = product_plans(device)
-    if plans is None:
-        yield
-        return
-    with plans.recording():
-        yield
+    return None if library is None else ProductPlans(library)
