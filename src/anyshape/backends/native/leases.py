@@ -11,7 +11,8 @@ import torch
 from anyshape.support.lazy_dataclass import dataclass, field
 
 #: Saved with what is not: torch tells who asks for gradients again that all of it is gone.
-_SENTINEL: Final = torch.empty(0)
+with torch.inference_mode(False):
+    _SENTINEL: Final = torch.empty(0, device="cpu")
 
 
 class Gradients(NamedTuple):
