@@ -185,3 +185,51 @@ def test_only_one_of_two_is_repeated() -> None:
             x = torch.randn(2, rows, ROW)
             torch.testing.assert_close(compiled(x), function(x), atol=2e-2, rtol=2e-2)
     assert _groups(backend) == [1]
+
+
+class Cached(torch.nn.Module):
+    """Two layers that attend to what they are given."""
+
+    def forward(self, x: Tensor, caches: list[tuple[Tensor, Tensor]]) -> Tensor:
+        for k, v in caches:
+            y = F.linear(x, W.bfloat16())
+            made = F.scaled_dot_product_attention(_heads(y), k, v)
+            x = x + made.transpose(1, 2).flatten(2)
+        return x
+
+
+@pytest.mark.parametrize("layers", [1, 2, 5])
+def test_inputs_are_read_where_they_lie(layers: int) -> None:
+    """Where they begin at a multiple of 16 bytes; elsewhere the graph runs as it is."""
+
+    def caches(rows: int, offset: int = 0) -> list[tuple[Tensor, Tensor]]:
+        shape = (2, HEADS, rows, WIDTH)
+        size = 2 * HEADS * rows * WIDTH
+        whole = [torch.randn(size + 8).bfloat16()[8 - offset :][:size] for _ in range(2 * layers)]
+        assert all(bool(each.data_ptr() % 16) == bool(offset) for each in whole)
+        made = [each.view(shape) for each in whole]
+        return list(zip(made[::2], made[1::2], strict=True))
+
+    backend, model = Backend(), Cached()
+    compiled = anyshape.compile(model, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows, offset in ((5, 0), (9, 0), (9, 1), (1, 0), (7, 4), (6, 0)):
+            x, given = torch.randn(2, 3, ROW).bfloat16(), caches(rows, offset)
+            want = model(x, given)
+            before = backend.launches
+            torch.testing.assert_close(compiled(x, given), want, atol=4e-2, rtol=4e-2)
+            assert bool(backend.launches - before) == (not offset and rows != 5)
+    assert backend.launches <= 3 * 2 * layers, "with copies it would be two more a layer"
+    assert compiled.stats().graphs == 1
+
+
+def test_an_input_that_was_seen_elsewhere_is_copied() -> None:
+    backend, model = Backend(), Cached()
+    compiled = anyshape.compile(model, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows in (5, 6, 7):
+            whole = torch.randn(2, HEADS, rows, 2 * WIDTH).bfloat16()
+            given = [(whole[..., 4 : 4 + WIDTH], whole[..., 2 : 2 + WIDTH])]
+            x = torch.randn(2, 3, ROW).bfloat16()
+            torch.testing.assert_close(compiled(x, given), model(x, given), atol=4e-2, rtol=4e-2)
+    assert backend.launches == 2 * 4, "two more than above"

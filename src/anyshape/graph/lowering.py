@@ -23,6 +23,7 @@ from anyshape.graph.fallback import may_write
 from anyshape.graph.fused_attention import AttentionFusion
 from anyshape.graph.local_order import in_local_order
 from anyshape.graph.plan import (
+    ElidedRepeats,
     Plan,
     TensorRef,
     Unlowerable,
@@ -125,6 +126,7 @@ class Lowering(Settling):
             self.steps,
             outputs,
             self.assumed,
+            _in_all_repeats(self.aligned, skipping.elided_repeats),
             changed,
             self.bumps,
             self.native,
@@ -508,6 +510,12 @@ class Lowering(Settling):
     def sharing_matters(self) -> bool:
         """Whether anybody could tell if the result at hand is a view or a copy."""
         return self._node is None or self._sharing is None or self._sharing.matters(self._node)
+
+
+def _in_all_repeats(names: set[str], repeats: ElidedRepeats | None) -> set[str]:
+    """Inputs, and those in their place in equal parts that a plan is without."""
+    alike = () if repeats is None else repeats.inputs
+    return names.union(*(own for own in alike if names.intersection(own)))
 
 
 def _for_row(row: Callable[..., object], op: Op, arguments: dict[str, object]) -> dict[str, object]:

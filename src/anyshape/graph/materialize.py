@@ -24,6 +24,7 @@ from anyshape.loops.stages import MustBeStored, kernel_of
 from anyshape.ops.lowering.index_cases import outcomes
 from anyshape.ops.lowering.values import Index, Memory, NotLowered, NumberRef, Value, Values
 from anyshape.ops.meta import Dense, Meta, Strided
+from anyshape.ops.node_meta import RESULT
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import (
     Answer,
@@ -81,6 +82,8 @@ class Materialize:
         self._count = 0
         self._node: torch.fx.Node | None = None
         self.assumed: list[Fact] = []
+        #: inputs that have to begin at a multiple of 16 bytes
+        self.aligned: set[str] = set()
         #: of the graph's inputs
         self.input_names: dict[torch.fx.Node, str] = {}
         #: buffers of tensors that Python has and that are written to
@@ -247,13 +250,25 @@ class Materialize:
         return outcomes(self.facts, value, where, self.unbounded)
 
     def is_aligned(self, memory: Memory, by: int, *, trusts: bool = False) -> bool:
-        """Whether rows of this memory begin at multiples of so many elements: so if it is the
-        plan's own, or given by someone whom the caller `trusts`, and steps from row to row are
-        such multiples."""
+        """Whether rows of this memory begin at multiples of so many elements, of 16 bytes: so if
+        steps from row to row are such multiples, and it is the plan's own, given by someone whom
+        the caller `trusts`, or an input, of which it is asked at each call then."""
         steps = (*memory.strides[:-1], memory.offset)
-        return (trusts or not self.held[memory.buffer].given) and all(
-            self.same(modulo(step, by), 0) for step in steps
-        )
+        if not all(self.same(modulo(step, by), 0) for step in steps):
+            return False
+        is_given = self.held[memory.buffer].given
+        return trusts or not is_given or self._begins_aligned(memory.buffer)
+
+    def _begins_aligned(self, buffer: str) -> bool:
+        """Go on for inputs that begin at a multiple of 16 bytes, if this one did."""
+        node = next((node for node, own in self.input_names.items() if own == buffer), None)
+        if node is None:
+            return False
+        offset = self.facts.hint(node.meta[RESULT].offset)
+        if offset is None or offset * expr.WIDTH[self.held[buffer].dtype] % 16:
+            return False
+        self.aligned.add(buffer)
+        return True
 
     def extern(self, extern: Extern, reads: Sequence[str], writes: Sequence[str]) -> None:
         self.needs_library(extern.function)

@@ -155,6 +155,8 @@ class Plan:
     outputs: list[Any]
     #: what it is for: a call of other sizes runs the graph as it is
     assumed: list[Fact] = field(default_factory=list["Fact"])
+    #: inputs that begin at a multiple of 16 bytes: likewise
+    aligned: set[str] = field(default_factory=set[str])
     #: inputs that are written to
     changed: list[str] = field(default_factory=list[str])
     #: by how much native code moves the version of a tensor on

@@ -108,6 +108,9 @@ class _Writer:
                 self._read_sizes(each)
         for fact in self._plan.assumed:
             self._lines.append(f"if not ({to_text(fact)}): return otherwise({parameters})")
+        if addresses := [f"{name}.data_ptr()" for name in sorted(self._plan.aligned)]:
+            text = f"if ({' | '.join(addresses)}) & 15: return otherwise({parameters})"
+            self._lines.append(text)
         doubt = self._memory_doubt()
         if doubt:
             self._lines += [f"if {doubt}:", f"    return otherwise({parameters})"]
