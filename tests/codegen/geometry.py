@@ -126,6 +126,8 @@ def _rows(
     threads, each = THREADS if rule.tiled else rule.fewest, rule.rounds
     while threads < _MOST and threads * each < vectors:
         threads *= 2
+    if rule.each and threads > _WARP:
+        threads = -(-vectors // (each * _WARP)) * _WARP
     rows = max(1, rule.block // threads)
     while rows > max(1, _WARP // threads) and (rows * private > most_shared or points < rows * 128):
         rows //= 2

@@ -10,10 +10,14 @@ from typing import Final
 
 from anyshape.support.lazy_dataclass import dataclass
 
-#: Threads that share a row which they have in registers, at most.
+#: Threads of a block, at most.
 _MOST_THREADS: Final = 1024
-#: Elements of such a row, at most, where each thread has as many as are usual.
+#: Elements of a row that threads with many registers have, at most.
 _LONGEST: Final = 16 * _MOST_THREADS
+#: Elements of a short row that a thread has, at most: with more, too many would be idle.
+_SHORT: Final = 16
+#: Threads that go together.
+WARP: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +26,15 @@ class GpuChoice:
     access: int = 16
     #: threads of a block, where there are many points or short rows
     threads: int = 256
-    #: elements of a row that a thread has in registers; with 0 all rows are read again, or are in
-    #: shared memory. On an H200, more of them take so many registers that too few threads are there
-    #: to wait for memory
-    held: int = 16
+    #: elements of a row that a thread has in registers, of one that is not short; with 0 all rows
+    #: are read again, or are in shared memory. What a thread does once for a row, reductions above
+    #: all, is as much again as 16 elements of a norm
+    held: int = 32
+    #: registers of a thread for such rows: with more, fewer threads are there to wait for memory
+    registers: int = 64
+    #: how many rows ahead memory is asked for, for the second-level cache: those of the blocks that
+    #: so many threads on each processor are; 0: none
+    ahead: int = 0
     #: vectors of a row that a thread takes before more threads share it, where it has none in
     #: registers
     each: int = 8
@@ -40,16 +49,24 @@ class GpuChoice:
         return min(_MOST_THREADS, _LONGEST // max(self.held, 1))
 
     @property
-    def registers(self) -> int:
-        """Of a thread, for what is handed from stage to stage. It has 64, if there are as many
-        threads as there may be."""
+    def ways_to_hold(self) -> tuple[tuple[int, int], ...]:
+        """(elements of a thread, threads that share a row at most), for longer and longer rows."""
+        short = (min(self.held, _SHORT), WARP)
+        ways = (short, (self.held, self.row_threads), (self.held, _MOST_THREADS))
+        return tuple(dict.fromkeys(ways)) if self.held else ()
+
+    @property
+    def for_stages(self) -> int:
+        """Registers of a thread for what is handed from stage to stage."""
         return max(32, 2 * self.held)
 
 
 USUAL: Final = GpuChoice()
 #: By parameter: what is tried in place of the default.
 ALTERNATIVES: Final[dict[str, tuple[int, ...]]] = {
-    "held": (8, 32, 0),
+    "held": (8, 16, 0),
+    "registers": (48, 96),
+    "ahead": (1024,),
     "access": (8, 32),
     "threads": (128, 512),
     "each": (4, 16),

@@ -48,6 +48,7 @@ declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ntid.y()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
+declare i32 @llvm.nvvm.read.ptx.sreg.nsmid()
 declare void @llvm.nvvm.barrier0()
 declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
 declare i32 @llvm.nvvm.shfl.sync.up.i32(i32, i32, i32, i32)
@@ -95,6 +96,10 @@ class LaunchRule:
     block: int
     #: threads that share a row, at most
     row_threads: int
+    #: registers of a thread, at most; 0: as many as there are for the threads of a block
+    registers: int
+    #: how many rows ahead the code asks for memory: those of so many threads on each processor
+    ahead: int
     #: vectors of a row that a thread takes before more threads share it
     rounds: int
     #: rounds of a block before others share the row or the strip; 0: none does
@@ -153,7 +158,7 @@ def _states(gpu: GpuPlan) -> int:
 def _kind(gpu: GpuPlan) -> str:
     """What a function is called behind the kernel's name."""
     access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
-    held = f"x{gpu.each}" if gpu.each else ""
+    held = f"x{gpu.each}t{gpu.row_threads}" if gpu.each else ""
     flat = "_flat" if gpu.plan.flat is not None else ""
     return f"{access}{gpu.lanes}{held}{flat}{'_i32' if gpu.index_bits == 32 else ''}"
 
@@ -163,9 +168,13 @@ def _metadata(rule: LaunchRule) -> str:
     are for them."""
     if rule.form not in ("rows", "strips"):
         return "!0 = !{}"
-    most = STRIP_THREADS if rule.form == "strips" else max(rule.row_threads, rule.block)
-    threads = f'!1 = !{{ptr @{rule.name}, !"maxntidx", i32 {most}}}'
-    return "\n".join(["!0 = !{}", threads, "!nvvm.annotations = !{!1}"])
+    limits = {"maxntidx": max(rule.row_threads, rule.block)}
+    if rule.form == "strips":
+        limits["maxntidx"] = STRIP_THREADS
+    if rule.registers:
+        limits["maxnreg"] = rule.registers
+    notes = ", ".join(f'!"{name}", i32 {limit}' for name, limit in limits.items())
+    return "\n".join(["!0 = !{}", f"!1 = !{{ptr @{rule.name}, {notes}}}", "!nvvm.annotations = !{!1}"])
 
 
 class NoSuchFunction(Exception):
@@ -215,7 +224,9 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
         block=THREADS if gpu.tiled else gpu.choice.threads,
-        row_threads=gpu.choice.row_threads if gpu.each else _ROW_THREADS,
+        row_threads=gpu.row_threads if gpu.each else _ROW_THREADS,
+        registers=gpu.registers,
+        ahead=gpu.choice.ahead if gpu.each else 0,
         rounds=1 if gpu.tiled else gpu.each or gpu.choice.each if gpu.form == "rows" else 0,
         share=gpu.choice.share if gpu.part_bytes else 0,
     )

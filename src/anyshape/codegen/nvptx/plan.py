@@ -16,12 +16,13 @@ have 32 bits where all sizes and the number of elements do, since a GPU divides 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
-from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
-from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held
+from anyshape.codegen.nvptx.choice import USUAL, WARP, GpuChoice
+from anyshape.codegen.nvptx.held_rows import elements_held, forwarded, sure_elements
 from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
@@ -59,6 +60,10 @@ class GpuPlan:
     tiled: bool = False
     #: vectors of a row that each thread has in registers; 0: it loops over the row
     each: int = 0
+    #: threads that share such a row, at most
+    row_threads: int = 0
+    #: as many of these vectors each thread has of every such row
+    sure: int = 0
     #: of sizes and coordinates in the code; 32 is for launches whose sizes have fewer
     index_bits: int = 64
     #: what it was made with
@@ -72,12 +77,26 @@ class GpuPlan:
         return max(8, states_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
 
     @property
+    def registers(self) -> int:
+        """Of a thread, at most; 0: whatever the assembler takes. Of single elements, each has an
+        address and a test of its own."""
+        if not self.each or self.has_part_warps:
+            return 0
+        own = self.choice.registers
+        return own if self.lanes > 1 else own + own // 2
+
+    @property
     def fewest(self) -> int:
         """Threads that share a row, at least: a part of a warp where none of them fold all of a
         warp."""
         stages = self.plan.kernel.stages
         is_scan = any(stage.scans for stage in stages) and not any(stage.folds for stage in stages)
-        return 8 if self.each or is_scan else 32
+        return 8 if is_scan or self.has_part_warps else 32
+
+    @property
+    def has_part_warps(self) -> bool:
+        """Whether rows are so short that a warp may have several."""
+        return 0 < self.row_threads <= WARP
 
     @property
     def lanes(self) -> int:
@@ -140,17 +159,28 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         return plans if more is None else (*plans[:-1], more, narrow)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = access // max(widths, default=access) if wide is None else wide.lanes
-    held_kernel = forwarded(kernel)
-    each = vectors_held(held_kernel, lanes, choice)
-    if not each:
-        return plans
-    # The same for rows that begin anywhere: single elements are moved, but little else is done for
-    # each of them alone.
-    anywhere = GpuPlan(form, _kernel_plan(held_kernel, column, lanes), each=each)
-    held = (anywhere,)
-    if wide is not None:
-        held = (replace(wide, plan=anywhere.plan, each=each), anywhere)
-    return (*held, *plans)
+    return (*_held(forwarded(kernel), lanes, wide, choice), *plans)
+
+
+def _held(
+    kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice
+) -> Iterator[GpuPlan]:
+    """Rows in registers, the shortest first. Of those that begin anywhere, neighbouring threads
+    have neighbouring elements."""
+    most = elements_held(kernel, choice)
+    shorter = 0
+    for elements, threads in choice.ways_to_hold:
+        each = min(elements, most) // lanes
+        if not each:
+            return
+        held = GpuPlan("rows", _kernel_plan(kernel, None, 1), each=each * lanes)
+        sure = sure_elements(held.each, shorter)
+        held = replace(held, row_threads=threads, sure=sure)
+        if wide is not None:
+            plan = _kernel_plan(kernel, None, lanes)
+            yield replace(wide, plan=plan, each=each, row_threads=threads, sure=sure // lanes)
+        yield held
+        shorter = max(shorter, held.each * threads)
 
 
 def _form(kernel: Kernel) -> tuple[Form, Axis | None]:

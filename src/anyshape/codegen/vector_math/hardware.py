@@ -90,9 +90,9 @@ def gelu(x: VectorValue) -> VectorValue:
     the tail P goes on to fall, until the power is 0."""
     a = absolute(x)
     b = lesser(a, 10.0)
-    tail = power(fma(b, even_and_odd(b, POLYNOMIALS["normal_tail", x.kind]), -1.0))
-    # Minus infinity gives NaN, as in eager.
-    return fma(-b, tail, a * either(bits(x) < 0, -0.0, 1.0, x))
+    tail = power(fma(b, horner(b, POLYNOMIALS["normal_tail", x.kind]), -1.0))
+    # Minus infinity gives NaN, as in eager. To compare for a number is one instruction.
+    return fma(-b, tail, x * either(x >= 0.0, 1.0, 0.0, x))
 
 
 def erf(x: VectorValue) -> VectorValue:
