@@ -136,6 +136,7 @@ def module_text(function: KernelFunction, counts: Counts, target: Target) -> str
     e = Emitter(gpu.plan, Machine.of(target), compute)
     e.is_aligned = gpu.is_aligned
     e.is_atomic = gpu.atomic
+    e.uniform = gpu.uniform
     e.index_bits = gpu.index_bits
     text = kernel_function(e, gpu, rule.name, counts)
     missing = sorted(f"{name} of {of}" for name, of, _ in e.functions if _is_missing(name, of))

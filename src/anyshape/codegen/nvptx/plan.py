@@ -16,7 +16,7 @@ have 32 bits where all sizes and the number of elements do, since a GPU divides 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
@@ -26,7 +26,8 @@ from anyshape.codegen.nvptx.held_rows import elements_held, forwarded, sure_elem
 from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
-from anyshape.loops.expr import WIDTH, Axis, reached
+from anyshape.loops.expr import WIDTH, Axis, Scalar, reached
+from anyshape.loops.linear import coefficient
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.stages import all_roots
 from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
@@ -56,6 +57,8 @@ class GpuPlan:
     at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
+    #: comparisons that come out alike for all lanes of a vector
+    uniform: frozenset[Scalar] = frozenset()
     #: points are tiles whose rows and columns the threads of a block share
     tiled: bool = False
     #: vectors of a row that each thread has in registers; 0: it loops over the row
@@ -271,9 +274,29 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None, access: int) -> GpuPl
     return GpuPlan(
         form,
         _kernel_plan(kernel, column, lanes),
+        uniform=frozenset() if column is None else _uniform(kernel, column, lanes, multiples),
         multiples=tuple(size for size in multiples if not isinstance(size, int)),
         aligned=tuple(sorted({(buffer, width * lanes) for (buffer, _), width in found.items()})),
     )
+
+
+def _uniform(
+    kernel: Kernel, column: Axis, lanes: int, multiples: Container[Size]
+) -> frozenset[Scalar]:
+    """Comparisons of positions along the column that have their bounds where vectors have."""
+    found: set[Scalar] = set()
+    for scalar in reached(all_roots(kernel)):
+        if scalar.op not in ("lt", "ge") or any(arg.op != "index" for arg in scalar.args):
+            continue
+        a, b = (arg.data for arg in scalar.args)
+        parts = coefficient(a - b, column.symbol)
+        steps = None if parts is None or parts[0] != 1 else _steps(kernel, parts[1])
+        if steps is not None and all(
+            each % lanes == 0 if isinstance(each, int) else each in multiples or -each in multiples
+            for each in steps
+        ):
+            found.add(scalar)
+    return frozenset(found)
 
 
 def _flat(kernel: Kernel, access: int) -> GpuPlan | None:
