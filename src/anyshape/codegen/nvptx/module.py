@@ -224,10 +224,36 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         serial=gpu.serial,
         index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
-        block=THREADS if gpu.tiled else gpu.choice.threads,
+        block=_block(gpu),
         row_threads=gpu.row_threads if gpu.each else _ROW_THREADS,
         registers=gpu.registers,
         ahead=gpu.choice.ahead if gpu.each else 0,
-        rounds=1 if gpu.tiled else gpu.each or gpu.choice.each if gpu.form == "rows" else 0,
-        share=gpu.choice.share if gpu.part_bytes else 0,
+        rounds=_rounds(gpu),
+        share=_share(gpu),
     )
+
+
+def _block(gpu: GpuPlan) -> int:
+    if gpu.tiled:
+        return THREADS
+    # Threads that scan a row wait for each other: the fewer rows there are in a block, the better.
+    return gpu.choice.threads // 2 if _scans_rows(gpu) else gpu.choice.threads
+
+
+def _rounds(gpu: GpuPlan) -> int:
+    if gpu.form != "rows":
+        return 0
+    return 1 if gpu.tiled else gpu.each or _halved(gpu, gpu.choice.each)
+
+
+def _share(gpu: GpuPlan) -> int:
+    return _halved(gpu, gpu.choice.share) if gpu.part_bytes else 0
+
+
+def _halved(gpu: GpuPlan, rounds: int) -> int:
+    """Of rows that are scanned, whose vectors have twice the lanes."""
+    return -(-rounds // 2) if _scans_rows(gpu) else rounds
+
+
+def _scans_rows(gpu: GpuPlan) -> bool:
+    return gpu.form == "rows" and any(stage.scans for stage in gpu.plan.kernel.stages)

@@ -154,6 +154,10 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         return (narrow,)
     wide = _wide(kernel, form, column, access)
     plans = (narrow,) if wide is None else (wide, narrow)
+    if form == "rows" and _has_scans(kernel) and access == USUAL.access:
+        # A tile of a row waits for the one before: with more lanes they are fewer.
+        wider = _wide(kernel, form, column, 2 * access)
+        return plans if wider is None else (wider, *plans)
     if form == "strips":
         return plans
     if form == "columns":
