@@ -54,11 +54,16 @@ def chosen(
             all(addresses[number] % by == 0 for number, by in rule.aligned)
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
+            and (not rule.fewest_points or _threads(rule, sizes) >= rule.fewest_points)
             and (rule.index_bits == 64 or _is_near(rule, sizes))
             and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule
     return rules[-1]
+
+
+def _threads(rule: LaunchRule, sizes: Sequence[int]) -> int:
+    return _value(rule.points, sizes) * -(-_value(rule.length, sizes) // rule.lanes)
 
 
 def _is_near(rule: LaunchRule, sizes: Sequence[int]) -> bool:

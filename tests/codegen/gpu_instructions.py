@@ -44,7 +44,6 @@ _PAIR = (
 
 def for_host(text: str, off: float = 0.0) -> str:
     """The text with other code for these instructions; their results are off by a part of them."""
-    text = re.sub(r'  call void asm sideeffect "prefetch[^\n]*\n', "", text)
     text = re.sub(r'  %y = call i32 asm "cvt.rn.bf16x2[^\n]*\n', _PAIR, text)
 
     def body(found: re.Match[str]) -> str:

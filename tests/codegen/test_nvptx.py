@@ -265,7 +265,7 @@ def test_rows_in_registers() -> None:
     """From a part of a warp to many, at lengths that leave vectors, lanes and rows over."""
     rng = np.random.default_rng(0)
     runner = Emulated(*SAMPLES["layer_norm"])
-    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x4t32", "kernel_w1x16t32"]
+    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x4t32", "kernel_w4x4t512"]
     sizes = ((5, 4), (33, 100), (3, 128), (2, 516), (2, 4096), (1, 4100), (3, 1), (5, 63))
     sizes += ((9, 5), (2, 4095), (1, 130), (2, 1001), (5, 513), (1, 2050), (1, 16388), (1, 17411))
     for rows, length in sizes:
@@ -285,13 +285,13 @@ def test_geometry_of_rows_in_registers() -> None:
     for rows, length, name, block in (
         (1, 4, "kernel_w4x4t32", (8, 4)),
         (100000, 256, "kernel_w4x4t32", (16, 16)),
-        (100000, 1024, "kernel_w4x8t512", (32, 8)),
-        (100000, 4096, "kernel_w4x8t512", (128, 2)),
+        (100000, 1024, "kernel_w4x4t512", (64, 4)),
+        (100000, 4096, "kernel_w4x4t512", (256, 1)),
         (100000, 12288, "kernel_w4x8t512", (384, 1)),
         (10, 16384, "kernel_w4x8t512", (512, 1)),
         (10, 16388, "kernel_w4x8t1024", (544, 1)),
         (10, 32772, "kernel_w4", (1024, 1)),
-        (10, 4095, "kernel_w1x32t512", (128, 1)),
+        (10, 4095, "kernel_w1x16t512", (256, 1)),
         (10, 5, "kernel_w1x16t32", (8, 4)),
         (10, 3, "kernel_w1x16t32", (8, 4)),
         (10, 32769, "kernel_w1", (1024, 1)),

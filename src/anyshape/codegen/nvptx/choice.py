@@ -6,6 +6,7 @@ else there is: `backends/native/autotune.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from anyshape.support.lazy_dataclass import dataclass
@@ -14,8 +15,9 @@ from anyshape.support.lazy_dataclass import dataclass
 _MOST_THREADS: Final = 1024
 #: Elements of a row that threads with many registers have, at most.
 _LONGEST: Final = 16 * _MOST_THREADS
-#: Elements of a short row that a thread has, at most: with more, too many would be idle.
-_SHORT: Final = 16
+#: Elements that a thread has of a short row: with more, too many would be idle; and of one that is
+#: but moved: so many threads wait for memory that more of it in each only makes it busier.
+_FEW: Final = 16
 #: Threads that go together.
 WARP: Final = 32
 
@@ -32,9 +34,6 @@ class GpuChoice:
     held: int = 32
     #: registers of a thread for such rows: with more, fewer threads are there to wait for memory
     registers: int = 64
-    #: how many rows ahead memory is asked for, for the second-level cache: those of the blocks that
-    #: so many threads on each processor are; 0: none
-    ahead: int = 0
     #: vectors of a row that a thread takes before more threads share it, where it has none in
     #: registers
     each: int = 8
@@ -48,12 +47,18 @@ class GpuChoice:
         each."""
         return min(_MOST_THREADS, _LONGEST // max(self.held, 1))
 
-    @property
-    def ways_to_hold(self) -> tuple[tuple[int, int], ...]:
-        """(elements of a thread, threads that share a row at most), for longer and longer rows."""
-        short = (min(self.held, _SHORT), WARP)
-        ways = (short, (self.held, self.row_threads), (self.held, _MOST_THREADS))
-        return tuple(dict.fromkeys(ways)) if self.held else ()
+    def ways_to_hold(self, is_light: bool) -> Iterator[tuple[int, int]]:
+        """(elements of a thread, threads that share a row at most), for longer and longer rows.
+        `is_light`: what is done is little beside what is moved."""
+        few = min(self.held, _FEW)
+        if few:
+            yield few, WARP
+        if few < self.held and is_light:
+            yield few, self.row_threads
+        if few < self.held or self.row_threads > WARP:
+            yield self.held, self.row_threads
+        if self.row_threads < _MOST_THREADS:
+            yield self.held, _MOST_THREADS
 
     @property
     def for_stages(self) -> int:
@@ -66,7 +71,6 @@ USUAL: Final = GpuChoice()
 ALTERNATIVES: Final[dict[str, tuple[int, ...]]] = {
     "held": (8, 16, 0),
     "registers": (48, 96),
-    "ahead": (1024,),
     "access": (8, 32),
     "threads": (128, 512),
     "each": (4, 16),

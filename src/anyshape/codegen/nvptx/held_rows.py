@@ -338,9 +338,7 @@ class HeldStage(StageCode):
         for e.copy, own, mask in zip(copies, values, masks, strict=True):
             e.run_if(self.exist[e.copy], lambda v=own, m=mask: self._put(parts, v, m))
 
-    def _put(
-        self, parts: list[Store], values: list[IrValue], masks: list[IrValue | None]
-    ) -> None:
+    def _put(self, parts: list[Store], values: list[IrValue], masks: list[IrValue | None]) -> None:
         for part, value, mask in zip(parts, values, masks, strict=True):
             store(self.e, part.buffer, part.address, value, part.mode, mask)
 
@@ -359,16 +357,16 @@ def _vectors(e: Emitter, length: str, count: int, sure: int) -> Vectors:
         if number < sure:
             exist.append("%active")
         else:
-            exist.append(e.let(f"icmp ult i32 {at}, {e.let(f'select i1 %active, i32 {end}, i32 0')}"))
+            exist.append(
+                e.let(f"icmp ult i32 {at}, {e.let(f'select i1 %active, i32 {end}, i32 0')}")
+            )
             inside = e.let(f"call i32 @llvm.umin.i32(i32 {at}, i32 {last})")
         places.append(e.let(f"zext i32 {inside} to i64"))
         masks.append(None)
     return Vectors(exist, sure, masks, tuple(places))
 
 
-def rows_read(
-    kernel: Kernel, axis: Axis, points: Sequence[Axis]
-) -> list[tuple[str, Size, Dtype]]:
+def rows_read(kernel: Kernel, axis: Axis, points: Sequence[Axis]) -> list[tuple[str, Size, Dtype]]:
     """What is read of memory along the axis, and of each point anew."""
     outer = {each.symbol for each in points}
     found: dict[tuple[str, Size, Dtype], None] = {}

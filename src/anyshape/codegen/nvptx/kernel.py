@@ -13,12 +13,11 @@ from typing import Final
 
 from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
-from anyshape.codegen.llvm.memory import pointer
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
 from anyshape.codegen.nvptx.block_group import block_barrier, write_group_places
 from anyshape.codegen.nvptx.block_reduce import SHARED, GroupStage
 from anyshape.codegen.nvptx.block_scan import ScanStage
-from anyshape.codegen.nvptx.held_rows import rows_read, write_held_rows
+from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plan import GpuPlan
 from anyshape.codegen.nvptx.strips import StripStage
 from anyshape.codegen.nvptx.tiles import THREADS, TileStage, tile_side
@@ -246,10 +245,6 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
         if vectors:
             e.do(f"%stride.32 = mul i32 %ntid, {e.lanes}")
             e.do(f"%begin.32 = mul i32 %tid, {e.lanes}")
-            if gpu.choice.ahead:
-                later = e.let(f"add i64 {number}, {_rows_at_once(e, gpu.choice.ahead)}")
-                some = e.let(f"icmp slt i64 {later}, {total}")
-                e.run_if(some, lambda: _ask_for_row(e, axes, extents, later, vectors))
             write_held_rows(e, vectors, gpu.sure, gpu.has_part_warps)
             return []
         count = len(e.kernel.stages)
@@ -261,33 +256,6 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
         return []
 
     e.loop((first, total, step), [], [], body)
-
-
-def _rows_at_once(e: Emitter, threads: int) -> str:
-    """Rows that all processors have together, with so many threads each."""
-    each = e.let(f"udiv i32 {threads}, %ntid")
-    each = e.let(f"call i32 @llvm.umax.i32(i32 {each}, i32 1)")
-    count = e.let("call i32 @llvm.nvvm.read.ptx.sreg.nsmid()")
-    return e.let(f"zext i32 {e.let(f'mul i32 {each}, {count}')} to i64")
-
-
-def _ask_for_row(
-    e: Emitter, axes: tuple[Axis, ...], extents: list[str], row: str, vectors: int
-) -> None:
-    """A row that another block will read goes to the second-level cache: each thread asks for as
-    many neighbouring elements as it has of its own row."""
-    opened = dict(e.loops)
-    _set_digits(e, axes, extents, row)
-    axis = next(stage.axes[0] for stage in e.kernel.stages if stage.axes)
-    last = e.let(f"sub i64 {narrow_size(e, axis.extent)}, {e.lanes}")
-    own = e.let(f"mul i64 %tid.64, {vectors * e.lanes}")
-    place = e.let(f"call i64 @llvm.smin.i64(i64 {own}, i64 {last})")
-    e.loops[axis.symbol] = Loop(len(e.levels) - 1, place, axis.extent)
-    e.vector_axis = axis.symbol
-    for buffer, address, dtype in rows_read(e.kernel, axis, axes):
-        e.do(f'call void asm sideeffect "prefetch.L2 [$0];", "l"(ptr {pointer(e, buffer, address, dtype)})')
-    e.vector_axis = None
-    e.loops = opened
 
 
 def _strips(e: Emitter, gpu: GpuPlan) -> None:

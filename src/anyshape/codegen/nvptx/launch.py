@@ -148,6 +148,9 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
     for size in rule.at_least:
         less = lines.let(f"icmp slt i64 {sizes.of(size)}, {rule.lanes - 1}")
         rests.append(lines.let(f"zext i1 {less} to i64"))
+    if rule.fewest_points:
+        few = lines.let(f"icmp slt i64 {sizes.of(_points(rule))}, {rule.fewest_points}")
+        rests.append(lines.let(f"zext i1 {few} to i64"))
     if rule.each:
         # Of a length that is less than a vector, what is left is more than any.
         last = lines.let(f"sub i64 {sizes.of(rule.length)}, {rule.lanes}")

@@ -48,7 +48,6 @@ declare i32 @llvm.nvvm.read.ptx.sreg.ntid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ntid.y()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.nctaid.x()
-declare i32 @llvm.nvvm.read.ptx.sreg.nsmid()
 declare void @llvm.nvvm.barrier0()
 declare i32 @llvm.nvvm.shfl.sync.bfly.i32(i32, i32, i32, i32)
 declare i32 @llvm.nvvm.shfl.sync.up.i32(i32, i32, i32, i32)
@@ -85,6 +84,8 @@ class LaunchRule:
     multiples: tuple[Size, ...]
     #: what must not be less than the lanes but one
     at_least: tuple[Size, ...]
+    #: of columns, points that a thread takes each, at least
+    fewest_points: int
     #: by the number of the buffer
     aligned: tuple[tuple[int, int], ...]
     serial: bool
@@ -98,8 +99,6 @@ class LaunchRule:
     row_threads: int
     #: registers of a thread, at most; 0: as many as there are for the threads of a block
     registers: int
-    #: how many rows ahead the code asks for memory: those of so many threads on each processor
-    ahead: int
     #: vectors of a row that a thread takes before more threads share it
     rounds: int
     #: rounds of a block before others share the row or the strip; 0: none does
@@ -175,7 +174,9 @@ def _metadata(rule: LaunchRule) -> str:
     if rule.registers:
         limits["maxnreg"] = rule.registers
     notes = ", ".join(f'!"{name}", i32 {limit}' for name, limit in limits.items())
-    return "\n".join(["!0 = !{}", f"!1 = !{{ptr @{rule.name}, {notes}}}", "!nvvm.annotations = !{!1}"])
+    return "\n".join(
+        ["!0 = !{}", f"!1 = !{{ptr @{rule.name}, {notes}}}", "!nvvm.annotations = !{!1}"]
+    )
 
 
 class NoSuchFunction(Exception):
@@ -220,6 +221,7 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         private=_private(gpu) if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,
         at_least=gpu.at_least,
+        fewest_points=gpu.fewest_points,
         aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
         serial=gpu.serial,
         index_bits=gpu.index_bits,
@@ -227,7 +229,6 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         block=_block(gpu),
         row_threads=gpu.row_threads if gpu.each else _ROW_THREADS,
         registers=gpu.registers,
-        ahead=gpu.choice.ahead if gpu.each else 0,
         rounds=_rounds(gpu),
         share=_share(gpu),
     )

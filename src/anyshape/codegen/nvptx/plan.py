@@ -27,8 +27,8 @@ from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, Scalar, reached
-from anyshape.loops.linear import coefficient
 from anyshape.loops.kernels import Kernel
+from anyshape.loops.linear import coefficient
 from anyshape.loops.stages import all_roots
 from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -39,6 +39,10 @@ Form = Literal["columns", "strips", "rows", "points"]
 
 #: Vectors of a row that is no multiple of them: with fewer, too many lanes would be idle.
 _FEWEST_VECTORS: Final = 8
+#: Instructions for each byte with which a GPU is as busy as its memory is.
+_BUSY: Final = 4
+#: As many threads as a GPU has room for.
+_MANY_POINTS: Final = 1 << 18
 #: Dtypes that memory itself can add to.
 _ATOMIC: Final = frozenset({"f32", "f64", "i32", "i64"})
 
@@ -57,6 +61,8 @@ class GpuPlan:
     at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
+    #: threads that it takes to be worth it
+    fewest_points: int = 0
     #: comparisons that come out alike for all lanes of a vector
     uniform: frozenset[Scalar] = frozenset()
     #: points are tiles whose rows and columns the threads of a block share
@@ -81,12 +87,8 @@ class GpuPlan:
 
     @property
     def registers(self) -> int:
-        """Of a thread, at most; 0: whatever the assembler takes. Of single elements, each has an
-        address and a test of its own."""
-        if not self.each or self.has_part_warps:
-            return 0
-        own = self.choice.registers
-        return own if self.lanes > 1 else own + own // 2
+        """Of a thread, at most; 0: whatever the assembler takes."""
+        return self.choice.registers if self.each and not self.has_part_warps else 0
 
     @property
     def fewest(self) -> int:
@@ -163,31 +165,59 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
     if form == "columns":
         flat = _flat(kernel, access) if wide is None or wide.multiples else None
         more = _unaligned(kernel, column, access) if flat is None else flat
-        return plans if more is None else (*plans[:-1], more, narrow)
+        plans = plans if more is None else (*plans[:-1], more, narrow)
+        return (*_busy(kernel, column, choice), *plans)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = access // max(widths, default=access) if wide is None else wide.lanes
-    return (*_held(forwarded(kernel), lanes, wide, choice), *plans)
+    return (*_held(kernel, lanes, wide, choice), *plans)
 
 
-def _held(
-    kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice
-) -> Iterator[GpuPlan]:
+def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -> Iterator[GpuPlan]:
     """Rows in registers, the shortest first. Of those that begin anywhere, neighbouring threads
     have neighbouring elements."""
+    is_light = _is_light(kernel)
+    kernel = forwarded(kernel)
     most = elements_held(kernel, choice)
-    shorter = 0
-    for elements, threads in choice.ways_to_hold:
-        each = min(elements, most) // lanes
-        if not each:
-            return
-        held = GpuPlan("rows", _kernel_plan(kernel, None, 1), each=each * lanes)
-        sure = sure_elements(held.each, shorter)
-        held = replace(held, row_threads=threads, sure=sure)
-        if wide is not None:
-            plan = _kernel_plan(kernel, None, lanes)
-            yield replace(wide, plan=plan, each=each, row_threads=threads, sure=sure // lanes)
-        yield held
-        shorter = max(shorter, held.each * threads)
+    for own in (() if wide is None else (lanes,)) + (1,):
+        shorter = 0
+        # Of single elements, each has an address and a test of its own.
+        for elements, threads in choice.ways_to_hold(own == 1 or is_light):
+            each = min(elements, most) // lanes * lanes
+            if not each:
+                break
+            sure = sure_elements(each, shorter) // own
+            plan = GpuPlan("rows", _kernel_plan(kernel, None, own))
+            if wide is not None and own > 1:
+                plan = replace(wide, plan=plan.plan)
+            yield replace(plan, each=each // own, row_threads=threads, sure=sure)
+            shorter = each * threads
+
+
+def _busy(kernel: Kernel, column: Axis | None, choice: GpuChoice) -> tuple[GpuPlan, ...]:
+    """Of what takes long for each byte, a thread does twice as much at a time: there is one address
+    for more elements, and they do not wait for each other. It needs as many threads as there are
+    elsewhere, and elements side by side."""
+    reads = [scalar for scalar in reached(all_roots(kernel)) if scalar.op == "load"]
+    if choice.access != USUAL.access or _is_light(kernel) or any(each.args for each in reads):
+        return ()
+    wide = _wide(kernel, "columns", column, 2 * choice.access)
+    return () if wide is None else (replace(wide, fewest_points=_MANY_POINTS),)
+
+
+def _is_light(kernel: Kernel) -> bool:
+    """Whether threads wait for memory rather than compute."""
+    widths, rows = _widths(kernel), {axis.symbol for axis in kernel.axes}
+    along = {axis.symbol for stage in kernel.stages for axis in stage.axes} or rows
+    moved = {
+        (buffer, address)
+        for stage in kernel.stages
+        for buffer, address in accesses(kernel, stage)
+        if buffer not in kernel.private
+        and symbols_of(address) & along
+        # What all rows have in common is in a cache.
+        and rows <= symbols_of(address)
+    }
+    return sum(element_costs(kernel, None)) < _BUSY * sum(widths[buffer] for buffer, _ in moved)
 
 
 def _form(kernel: Kernel) -> tuple[Form, Axis | None]:
@@ -354,7 +384,7 @@ def _steps(kernel: Kernel, rest: Size) -> list[Size] | None:
     axes = {axis.symbol for axis in kernel.axes}
     axes |= {axis.symbol for stage in kernel.stages for axis in stage.axes}
     steps: list[Size] = []
-    for monomial, coefficient in terms_of(rest):
+    for monomial, number in terms_of(rest):
         atoms = [atom_at(i) for i in monomial]
         moved = [atom for atom in atoms if of_atom(atom).symbols & axes]
         if any(not isinstance(atom, Symbol) for atom in moved) or any(
@@ -362,5 +392,5 @@ def _steps(kernel: Kernel, rest: Size) -> list[Size] | None:
         ):
             return None
         others = tuple(i for i in monomial if atom_at(i) not in moved)
-        steps.append(polynomial({others: coefficient}) if others else coefficient)
+        steps.append(polynomial({others: number}) if others else number)
     return steps
