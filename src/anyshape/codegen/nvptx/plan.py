@@ -23,6 +23,7 @@ from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
 from anyshape.codegen.nvptx.choice import USUAL, WARP, GpuChoice
 from anyshape.codegen.nvptx.held_rows import elements_held, forwarded, sure_elements
+from anyshape.codegen.nvptx.staged_rows import FEWEST_ROWS, staged
 from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
@@ -61,8 +62,10 @@ class GpuPlan:
     at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
-    #: threads that it takes to be worth it
+    #: threads, or rows, that it takes to be worth it
     fewest_points: int = 0
+    #: private memory of a row is shared memory, or the code is not for it
+    is_near: bool = False
     #: comparisons that come out alike for all lanes of a vector
     uniform: frozenset[Scalar] = frozenset()
     #: points are tiles whose rows and columns the threads of a block share
@@ -81,7 +84,7 @@ class GpuPlan:
     @property
     def part_bytes(self) -> int:
         """Of what a block tells others of a row or of a column's vector; 0: blocks share none."""
-        if self.form not in ("strips", "rows") or self.tiled or self.each:
+        if self.form not in ("strips", "rows") or self.tiled or self.each or self.is_near:
             return 0
         return max(8, states_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
 
@@ -169,7 +172,8 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         return (*_busy(kernel, column, choice), *plans)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = access // max(widths, default=access) if wide is None else wide.lanes
-    return (*_held(kernel, lanes, wide, choice), *plans)
+    held = tuple(_held(kernel, lanes, wide, choice))
+    return (*held, *(_staged(kernel, wide) if held else ()), *plans)
 
 
 def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -> Iterator[GpuPlan]:
@@ -191,6 +195,17 @@ def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -
                 plan = replace(wide, plan=plan.plan)
             yield replace(plan, each=each // own, row_threads=threads, sure=sure)
             shorter = each * threads
+
+
+def _staged(kernel: Kernel, wide: GpuPlan | None) -> Iterator[GpuPlan]:
+    made = staged(kernel)
+    if made is None:
+        return
+    narrow = GpuPlan("rows", _kernel_plan(made, None, 1), fewest_points=FEWEST_ROWS, is_near=True)
+    if wide is not None:
+        plan = _kernel_plan(made, None, wide.lanes)
+        yield replace(wide, plan=plan, fewest_points=FEWEST_ROWS, is_near=True)
+    yield narrow
 
 
 def _busy(kernel: Kernel, column: Axis | None, choice: GpuChoice) -> tuple[GpuPlan, ...]:
