@@ -16,6 +16,7 @@ import pytest
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.nvptx import choice, plan
 from anyshape.codegen.nvptx.choice import GpuChoice
+from anyshape.codegen.nvptx.held_rows import sure_elements
 from anyshape.codegen.nvptx.launch import DECLARATIONS, TABLE, failures, launch_function
 from anyshape.codegen.nvptx.module import functions_of, module_text, nvptx_target
 from anyshape.codegen.nvptx.plan import GpuPlan, gpu_plans
@@ -279,6 +280,16 @@ def test_rows_in_registers() -> None:
         want = off / np.sqrt((off * off).mean(1, keepdims=True) + 1e-5) * scale
         np.testing.assert_allclose(result, want, rtol=2e-4, atol=2e-5)
     assert any("x" in each.name for each in runner.gpu.started)
+
+
+def test_vectors_that_every_row_has() -> None:
+    for each in (4, 8, 16, 20, 24, 32):
+        for shorter in (0, 128, 512, 640, 8192, 16384):
+            sure = sure_elements(each, shorter)
+            lengths = range(shorter + 1, min(2 * shorter + 4096, 1024 * each) + 1)
+            warps = ((length, -(-length // (32 * each))) for length in lengths)
+            assert all(length >= 32 * count * sure for length, count in warps)
+    assert [sure_elements(*each) for each in ((16, 0), (32, 512), (32, 16384))] == [0, 16, 30]
 
 
 def test_geometry_of_rows_in_registers() -> None:

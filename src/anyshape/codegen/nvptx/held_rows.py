@@ -2,9 +2,8 @@
 
 Each thread takes the same few vectors of the row in every stage. What one stage has read or
 computed, the next ones find where it is: memory is read once, nothing goes through shared memory
-but what is folded. The number of vectors is fixed when the code is made. A thread whose vector
-would reach beyond the end of the row takes the row's last one instead: it folds those lanes that
-nobody else has, and stores them all, as others do, or none if nothing is left.
+but what is folded. The number of vectors is fixed when the code is made; a thread may be without
+some of them, but for those that threads have of every row that this code is for.
 
 Stages are levels one in another (see `Emitter`), so that what an earlier one has is at hand.
 """
@@ -23,14 +22,14 @@ from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.nvptx.block_reduce import BlockTeam
 from anyshape.codegen.nvptx.choice import WARP, GpuChoice
-from anyshape.loops.expr import WIDTH, Axis, Dtype, Scalar
+from anyshape.loops.expr import WIDTH, Scalar
 from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Rewriting
-from anyshape.loops.vector_axis import accesses, scalars_of, stride_along
+from anyshape.loops.vector_axis import accesses, scalars_of
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size
-from anyshape.symbolic.expr import of_atom, symbols_of
+from anyshape.symbolic.expr import of_atom
 
 # -- whether -------------------------------------------------------------------------------------
 
@@ -46,7 +45,9 @@ def sure_elements(each: int, shorter: int) -> int:
     """How many elements each thread has at least of a row that is longer than `shorter`, whose
     threads have `each` at most: they are as few warps as that takes."""
     warps = shorter // (WARP * each) + 1
-    return max(shorter // (WARP * warps), each * (warps - 1) // warps)
+    # With these warps, and with one more, which have the least of all that are more.
+    fewest = max(shorter // (WARP * warps), each * (warps - 1) // warps)
+    return min(fewest, each * warps // (warps + 1))
 
 
 def forwarded(kernel: Kernel) -> Kernel:
@@ -211,8 +212,6 @@ class Vectors(NamedTuple):
     exist: list[str]
     #: there are so many of every row, if there is a row
     sure: int
-    #: of each, which lanes no other vector has; None: all
-    masks: list[str | None]
     #: where each begins
     places: tuple[str, ...]
 
@@ -223,7 +222,7 @@ class HeldStage(StageCode):
     def __init__(self, e: Emitter, number: int, team: HeldTeam, vectors: Vectors) -> None:
         super().__init__(e, number, len(vectors.exist))
         self.team = team
-        self.exist, self.masks, self.sure = vectors.exist, vectors.masks, vectors.sure
+        self.exist, self.sure = vectors.exist, vectors.sure
         self.ahead = {}
         self.foldings = [replace(folding, in_one=True) for folding in self.foldings]
         self.types = [t for f in self.foldings for t in f.types(self.lanes)]
@@ -257,15 +256,15 @@ class HeldStage(StageCode):
         states = [text for folding in self.foldings for text in folding.start(self.lanes)]
         if not states:
             return states
-        for copy, (values, mask) in enumerate(zip(given, self.masks, strict=True)):
+        for copy, values in enumerate(given):
             if copy < self.sure:
-                states = self._updated(values, states, mask) if copy else self._first(values)
+                states = self._updated(values, states) if copy else self._first(values)
                 continue
             states = e.when(
                 self.exist[copy],
                 states,
                 self.types,
-                lambda v=values, s=states, m=mask: self._updated(v, s, m),
+                lambda v=values, s=states: self._updated(v, s),
             )
         return states
 
@@ -281,14 +280,12 @@ class HeldStage(StageCode):
         text = cast(e, e.widen(value), value.dtype, folding.dtype, True)
         return text, wide_size(e, row_position(self.stage.axes)) if folding.has_position else ""
 
-    def _updated(self, values: list[tuple[str, str]], states: States, mask: str | None) -> States:
+    def _updated(self, values: list[tuple[str, str]], states: States) -> States:
         results: States = []
-        self.e.masks = () if mask is None else (mask,)
         for folding, own, (text, position) in zip(
             self.foldings, self._by_fold(states), values, strict=True
         ):
             results += folding.update(self.e, own, text, position, self.lanes)
-        self.e.masks = ()
         return results
 
     def _effects(self, is_last: bool) -> None:
@@ -345,9 +342,9 @@ class HeldStage(StageCode):
 
 def _vectors(e: Emitter, length: str, count: int, sure: int) -> Vectors:
     end = e.let(f"trunc i64 {length} to i32")
+    own_end = e.let(f"select i1 %active, i32 {end}, i32 0")
     last = e.let(f"sub i32 {end}, {e.lanes}")
     exist: list[str] = []
-    masks: list[str | None] = []
     places: list[str] = []
     at = "%begin.32"
     for number in range(count):
@@ -357,33 +354,16 @@ def _vectors(e: Emitter, length: str, count: int, sure: int) -> Vectors:
         if number < sure:
             exist.append("%active")
         else:
-            exist.append(
-                e.let(f"icmp ult i32 {at}, {e.let(f'select i1 %active, i32 {end}, i32 0')}")
-            )
+            # Of what is not there the last vector is read, and nothing is done with it.
+            exist.append(e.let(f"icmp ult i32 {at}, {own_end}"))
             inside = e.let(f"call i32 @llvm.umin.i32(i32 {at}, i32 {last})")
         places.append(e.let(f"zext i32 {inside} to i64"))
-        masks.append(None)
-    return Vectors(exist, sure, masks, tuple(places))
-
-
-def rows_read(kernel: Kernel, axis: Axis, points: Sequence[Axis]) -> list[tuple[str, Size, Dtype]]:
-    """What is read of memory along the axis, and of each point anew."""
-    outer = {each.symbol for each in points}
-    found: dict[tuple[str, Size, Dtype], None] = {}
-    for stage in kernel.stages:
-        for scalar in scalars_of(kernel, stage):
-            if scalar.op != "load" or scalar.args or scalar.data[0] in kernel.private:
-                continue
-            buffer, address = scalar.data
-            is_along = stride_along(kernel, address, axis.symbol) == 1
-            if is_along and symbols_of(address) & outer:
-                found[buffer, address, scalar.dtype] = None
-    return list(found)
+    return Vectors(exist, sure, tuple(places))
 
 
 def write_held_rows(e: Emitter, vectors: int, sure: int, has_part_warps: bool) -> None:
-    """The stages of one row. `%begin` is the first element of this thread, `%stride` how far it is
-    to the next; both are far behind the end where there is no row."""
+    """The stages of one row. `%begin.32` is the first element of this thread, `%stride.32` how far
+    it is to the next; the row is the last one where there is none for it, and not `%active`."""
     team = HeldTeam(has_part_warps)
     e.holds_rows = True
     level = e.enter()
