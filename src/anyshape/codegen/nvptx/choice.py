@@ -18,6 +18,8 @@ _LONGEST: Final = 16 * _MOST_THREADS
 #: Elements that a thread has of a short row: with more, too many would be idle; and of one that is
 #: but moved: so many threads wait for memory that more of it in each only makes it busier.
 _FEW: Final = 16
+#: Rows that give all processors enough to do, however few threads have each.
+_MANY_ROWS: Final = 256
 #: Threads that go together.
 WARP: Final = 32
 
@@ -45,20 +47,22 @@ class GpuChoice:
     def row_threads(self) -> int:
         """Threads that share a row which they have in registers, at most: fewer have more registers
         each."""
-        return min(_MOST_THREADS, _LONGEST // max(self.held, 1))
+        return min(_MOST_THREADS, _LONGEST // max(self.held, 1) // WARP * WARP)
 
-    def ways_to_hold(self, is_light: bool) -> Iterator[tuple[int, int]]:
-        """(elements of a thread, threads that share a row at most), for longer and longer rows.
-        `is_light`: what is done is little beside what is moved."""
+    def ways_to_hold(self, is_light: bool) -> Iterator[tuple[int, int, int]]:
+        """(elements of a thread, threads that share a row at most, rows at least), for longer and
+        longer rows. `is_light`: what is done is little beside what is moved."""
         few = min(self.held, _FEW)
         if few:
-            yield few, WARP
-        if few < self.held and is_light:
-            yield few, self.row_threads
-        if few < self.held or self.row_threads > WARP:
-            yield self.held, self.row_threads
+            yield few, WARP, 0
+        if few < self.held:
+            if not is_light:
+                yield self.held, self.row_threads, _MANY_ROWS
+            yield few, self.row_threads if is_light else _MOST_THREADS, 0
+        if is_light or few == self.held:
+            yield self.held, self.row_threads, 0
         if self.row_threads < _MOST_THREADS:
-            yield self.held, _MOST_THREADS
+            yield self.held, _MOST_THREADS, 0
 
     @property
     def for_stages(self) -> int:

@@ -185,7 +185,7 @@ def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -
     for own in (() if wide is None else (lanes,)) + (1,):
         shorter = 0
         # Of single elements, each has an address and a test of its own.
-        for elements, threads in choice.ways_to_hold(own == 1 or is_light):
+        for elements, threads, rows in choice.ways_to_hold(own == 1 or is_light):
             each = min(elements, most) // lanes * lanes
             if not each:
                 break
@@ -193,8 +193,9 @@ def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -
             plan = GpuPlan("rows", _kernel_plan(kernel, None, own))
             if wide is not None and own > 1:
                 plan = replace(wide, plan=plan.plan)
-            yield replace(plan, each=each // own, row_threads=threads, sure=sure)
-            shorter = each * threads
+            plan = replace(plan, each=each // own, row_threads=threads, fewest_points=rows)
+            yield replace(plan, sure=sure)
+            shorter = shorter if rows else each * threads
 
 
 def _staged(kernel: Kernel, wide: GpuPlan | None) -> Iterator[GpuPlan]:
