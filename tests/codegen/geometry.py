@@ -46,10 +46,7 @@ class Geometry(NamedTuple):
 
 
 def chosen(
-    rules: Sequence[LaunchRule],
-    sizes: Sequence[int],
-    addresses: Sequence[int],
-    most_shared: int = 1 << 16,
+    rules: Sequence[LaunchRule], sizes: Sequence[int], addresses: Sequence[int]
 ) -> LaunchRule:
     """The first function that is for these sizes and addresses; the last one is for all."""
     for rule in rules[:-1]:
@@ -58,7 +55,6 @@ def chosen(
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
             and (not rule.fewest_points or _threads(rule, sizes) >= rule.fewest_points)
-            and (not rule.is_near or _value(rule.private, sizes) <= most_shared)
             and (rule.index_bits == 64 or _is_near(rule, sizes))
             and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
@@ -67,9 +63,6 @@ def chosen(
 
 
 def _threads(rule: LaunchRule, sizes: Sequence[int]) -> int:
-    """Or rows."""
-    if rule.form != "columns":
-        return _value(rule.points, sizes)
     return _value(rule.points, sizes) * -(-_value(rule.length, sizes) // rule.lanes)
 
 

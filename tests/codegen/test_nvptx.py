@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 
 from anyshape.codegen.ir_builder import join_module
-from anyshape.codegen.nvptx import choice, plan
-from anyshape.codegen.nvptx.choice import GpuChoice
 from anyshape.codegen.nvptx.held_rows import sure_elements
 from anyshape.codegen.nvptx.launch import DECLARATIONS, TABLE, failures, launch_function
 from anyshape.codegen.nvptx.module import functions_of, module_text, nvptx_target
@@ -314,24 +312,6 @@ def test_geometry_of_rows_in_registers() -> None:
         shape = geometry(rule, (rows, length), 1 << 16)
         assert shape is not None
         assert (rule.name, shape.block) == (name, block)
-
-
-def test_rows_that_wait_in_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "_MOST_THREADS", 32)
-    monkeypatch.setattr(plan, "FEWEST_ROWS", 1)
-    rng = np.random.default_rng(0)
-    for shared, near in ((1 << 16, "s"), (1 << 10, "")):
-        runner = Emulated(*SAMPLES["layer_norm"], shared=shared, choice=GpuChoice(held=4))
-        for rows, length in ((2, 1000), (3, 516), (1, 1001)):
-            x = rng.standard_normal((rows, length)).astype(np.float32)
-            result, scale = np.zeros_like(x), np.ones(length, np.float32)
-            runner.gpu.started.clear()
-            runner([x, result, scale], (rows, length))
-            off = x - x.mean(1, keepdims=True)
-            want = off / np.sqrt((off * off).mean(1, keepdims=True) + 1e-5)
-            np.testing.assert_allclose(result, want, rtol=2e-4, atol=2e-6)
-            (launch,) = runner.gpu.started
-            assert launch.name == f"kernel_w{4 if length % 4 == 0 else 1}{near}"
 
 
 def test_long_rows_take_several_vectors_a_round() -> None:

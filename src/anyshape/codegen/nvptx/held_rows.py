@@ -36,7 +36,7 @@ from anyshape.symbolic.expr import of_atom
 
 def elements_held(kernel: Kernel, choice: GpuChoice) -> int:
     """How many elements of a row a thread has room for; 0 if rows are not for registers."""
-    if not can_be_held(kernel):
+    if not _can_be_held(kernel):
         return 0
     return choice.for_stages // max(1, _across_stages(kernel))
 
@@ -74,7 +74,7 @@ def row_length(kernel: Kernel) -> Size:
     return next(stage.axes[0].extent for stage in kernel.stages if stage.axes)
 
 
-def can_be_held(kernel: Kernel) -> bool:
+def _can_be_held(kernel: Kernel) -> bool:
     axes = {axis.symbol: axis.extent for stage in kernel.stages for axis in stage.axes}
     written = {part.buffer for stage in kernel.stages for part in stage.stores}
     if kernel.ordered or len(axes) != 1 or any(len(stage.axes) > 1 for stage in kernel.stages):

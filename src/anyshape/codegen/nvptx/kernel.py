@@ -15,7 +15,7 @@ from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
 from anyshape.codegen.nvptx.block_group import block_barrier, write_group_places
-from anyshape.codegen.nvptx.block_reduce import SHARED, BlockStage, GroupStage
+from anyshape.codegen.nvptx.block_reduce import SHARED, GroupStage
 from anyshape.codegen.nvptx.block_scan import ScanStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plan import GpuPlan
@@ -228,7 +228,7 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
     mine = _tile_places(e) if gpu.tiled else e.let(f"mul i64 {thread}, {e.lanes}")
     e.do(f"%stride = mul i64 {'%tile.width' if gpu.tiled else threads}, {e.lanes}")
     if e.kernel.private and not vectors:
-        _private_rows(e, first, gpu.tiled or gpu.is_near)
+        _private_rows(e, first, gpu.tiled)
 
     def body(base: str, _: list[str]) -> list[str]:
         number = e.let(f"add i64 {base}, %tid.y.64")
@@ -248,9 +248,8 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
             write_held_rows(e, vectors, gpu.sure, gpu.has_part_warps)
             return []
         count = len(e.kernel.stages)
-        usual = BlockStage if gpu.is_near else GroupStage
         for position, each in enumerate(e.kernel.stages):
-            stage = TileStage if gpu.tiled else ScanStage if each.scans else usual
+            stage = TileStage if gpu.tiled else ScanStage if each.scans else GroupStage
             stage(e, position).write(position == count - 1)
         # A group of blocks has one row, and a block of its own may have more.
         block_barrier(e)
@@ -313,7 +312,7 @@ def _private_rows(e: Emitter, first: str, always_near: bool) -> None:
     near = e.let(f"mul i64 %tid.y.64, {size}")
     shared = e.let(f"addrspacecast ptr addrspace(3) {SHARED} to ptr")
     if always_near:
-        # A tile is small enough for every GPU, and rows come here that are.
+        # A tile is small enough for every GPU.
         e.do(f"%scratch = getelementptr i8, ptr {shared}, i64 {near}")
         return
     near = e.let(f"getelementptr i8, ptr {shared}, i64 {near}")

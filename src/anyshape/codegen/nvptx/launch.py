@@ -151,10 +151,6 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
     if rule.fewest_points:
         few = lines.let(f"icmp slt i64 {sizes.of(_points(rule))}, {rule.fewest_points}")
         rests.append(lines.let(f"zext i1 {few} to i64"))
-    if rule.is_near:
-        most = lines.let(f"load i64, ptr {lines.element(f'@{TABLE_NAME}', TABLE.index('shared'))}")
-        large = lines.let(f"icmp sgt i64 {sizes.of(rule.private)}, {most}")
-        rests.append(lines.let(f"zext i1 {large} to i64"))
     if rule.each:
         # Of a length that is less than a vector, what is left is more than any.
         last = lines.let(f"sub i64 {sizes.of(rule.length)}, {rule.lanes}")

@@ -84,10 +84,8 @@ class LaunchRule:
     multiples: tuple[Size, ...]
     #: what must not be less than the lanes but one
     at_least: tuple[Size, ...]
-    #: rows, or points that a thread takes each, at least
+    #: of columns, points that a thread takes each, at least
     fewest_points: int
-    #: whether private memory must be shared memory
-    is_near: bool
     #: by the number of the buffer
     aligned: tuple[tuple[int, int], ...]
     serial: bool
@@ -161,7 +159,6 @@ def _kind(gpu: GpuPlan) -> str:
     """What a function is called behind the kernel's name."""
     access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
     held = f"x{gpu.each}t{gpu.row_threads}" if gpu.each else ""
-    held += "s" if gpu.is_near else ""
     flat = "_flat" if gpu.plan.flat is not None else ""
     return f"{access}{gpu.lanes}{held}{flat}{'_i32' if gpu.index_bits == 32 else ''}"
 
@@ -225,7 +222,6 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         multiples=gpu.multiples,
         at_least=gpu.at_least,
         fewest_points=gpu.fewest_points,
-        is_near=gpu.is_near,
         aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
         serial=gpu.serial,
         index_bits=gpu.index_bits,

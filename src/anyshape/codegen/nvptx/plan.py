@@ -23,7 +23,6 @@ from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
 from anyshape.codegen.nvptx.choice import USUAL, WARP, GpuChoice
 from anyshape.codegen.nvptx.held_rows import elements_held, forwarded, sure_elements
-from anyshape.codegen.nvptx.staged_rows import FEWEST_ROWS, staged
 from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
@@ -42,6 +41,8 @@ Form = Literal["columns", "strips", "rows", "points"]
 _FEWEST_VECTORS: Final = 8
 #: Instructions for each byte with which a GPU is as busy as its memory is.
 _BUSY: Final = 4
+#: Of a thread that shares a tile: it waits for memory twice, and more blocks wait at a time.
+_TILE_REGISTERS: Final = 40
 #: As many threads as a GPU has room for.
 _MANY_POINTS: Final = 1 << 18
 #: Dtypes that memory itself can add to.
@@ -62,10 +63,8 @@ class GpuPlan:
     at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
-    #: threads, or rows, that it takes to be worth it
+    #: threads that it takes to be worth it
     fewest_points: int = 0
-    #: private memory of a row is shared memory, or the code is not for it
-    is_near: bool = False
     #: comparisons that come out alike for all lanes of a vector
     uniform: frozenset[Scalar] = frozenset()
     #: points are tiles whose rows and columns the threads of a block share
@@ -84,13 +83,15 @@ class GpuPlan:
     @property
     def part_bytes(self) -> int:
         """Of what a block tells others of a row or of a column's vector; 0: blocks share none."""
-        if self.form not in ("strips", "rows") or self.tiled or self.each or self.is_near:
+        if self.form not in ("strips", "rows") or self.tiled or self.each:
             return 0
         return max(8, states_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
 
     @property
     def registers(self) -> int:
         """Of a thread, at most; 0: whatever the assembler takes."""
+        if self.tiled:
+            return _TILE_REGISTERS
         return self.choice.registers if self.each and not self.has_part_warps else 0
 
     @property
@@ -172,8 +173,7 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         return (*_busy(kernel, column, choice), *plans)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = access // max(widths, default=access) if wide is None else wide.lanes
-    held = tuple(_held(kernel, lanes, wide, choice))
-    return (*held, *(_staged(kernel, wide) if held else ()), *plans)
+    return (*_held(kernel, lanes, wide, choice), *plans)
 
 
 def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -> Iterator[GpuPlan]:
@@ -196,17 +196,6 @@ def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -
             plan = replace(plan, each=each // own, row_threads=threads, fewest_points=rows)
             yield replace(plan, sure=sure)
             shorter = shorter if rows else each * threads
-
-
-def _staged(kernel: Kernel, wide: GpuPlan | None) -> Iterator[GpuPlan]:
-    made = staged(kernel)
-    if made is None:
-        return
-    narrow = GpuPlan("rows", _kernel_plan(made, None, 1), fewest_points=FEWEST_ROWS, is_near=True)
-    if wide is not None:
-        plan = _kernel_plan(made, None, wide.lanes)
-        yield replace(wide, plan=plan, fewest_points=FEWEST_ROWS, is_near=True)
-    yield narrow
 
 
 def _busy(kernel: Kernel, column: Axis | None, choice: GpuChoice) -> tuple[GpuPlan, ...]:

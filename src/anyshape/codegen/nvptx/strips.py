@@ -48,7 +48,7 @@ def for_strips(kernel: Kernel) -> Kernel | None:
     written = {part.buffer for stage in kernel.stages for part in stage.stores}
     if not written.isdisjoint(scalar.data[0] for scalar in loads):
         return None
-    return replace(made, stages=tuple(without_private(made)), private={})
+    return replace(made, stages=tuple(_without_private(made)), private={})
 
 
 def _is_short(stage: Stage) -> bool:
@@ -56,7 +56,7 @@ def _is_short(stage: Stage) -> bool:
     return isinstance(rounds, int) and rounds <= _FOR_ONE_THREAD
 
 
-def without_private(kernel: Kernel) -> Iterator[Stage]:
+def _without_private(kernel: Kernel) -> Iterator[Stage]:
     for stage in kernel.stages:
         stores = tuple(store for store in stage.stores if store.buffer not in kernel.private)
         if stores or stage.folds or stage.checks:
