@@ -295,8 +295,8 @@ def test_geometry_of_rows_in_registers() -> None:
     rules = runner.gpu.rules[0]
     for rows, length, name, block in (
         (1, 4, "kernel_w4x4t32", (8, 4)),
-        (100000, 256, "kernel_w4x4t32", (16, 16)),
-        (100000, 1024, "kernel_w4x4t512", (64, 4)),
+        (100000, 256, "kernel_w4x4t32", (16, 8)),
+        (100000, 1024, "kernel_w4x4t512", (64, 2)),
         (100000, 4096, "kernel_w4x4t512", (256, 1)),
         (100000, 12288, "kernel_w4x8t512", (384, 1)),
         (10, 16384, "kernel_w4x8t512", (512, 1)),

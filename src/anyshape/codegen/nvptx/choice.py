@@ -29,7 +29,7 @@ class GpuChoice:
     #: bytes that a thread moves at a time
     access: int = 16
     #: threads of a block, where there are many points or short rows
-    threads: int = 256
+    threads: int = 128
     #: elements of a row that a thread has in registers, of one that is not short; with 0 all rows
     #: are read again, or are in shared memory. What a thread does once for a row, reductions above
     #: all, is as much again as 16 elements of a norm
@@ -76,7 +76,7 @@ ALTERNATIVES: Final[dict[str, tuple[int, ...]]] = {
     "held": (8, 16, 0),
     "registers": (48, 96),
     "access": (8, 32),
-    "threads": (128, 512),
+    "threads": (256, 512),
     "each": (4, 16),
     "share": (1, 16, 0),
 }
