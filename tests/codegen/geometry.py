@@ -54,11 +54,16 @@ def chosen(
             all(addresses[number] % by == 0 for number, by in rule.aligned)
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
+            and (not rule.fewest_points or _threads(rule, sizes) >= rule.fewest_points)
             and (rule.index_bits == 64 or _is_near(rule, sizes))
             and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule
     return rules[-1]
+
+
+def _threads(rule: LaunchRule, sizes: Sequence[int]) -> int:
+    return _value(rule.points, sizes) * -(-_value(rule.length, sizes) // rule.lanes)
 
 
 def _is_near(rule: LaunchRule, sizes: Sequence[int]) -> bool:
@@ -126,6 +131,8 @@ def _rows(
     threads, each = THREADS if rule.tiled else rule.fewest, rule.rounds
     while threads < _MOST and threads * each < vectors:
         threads *= 2
+    if rule.each and threads > _WARP:
+        threads = -(-vectors // (each * _WARP)) * _WARP
     rows = max(1, rule.block // threads)
     while rows > max(1, _WARP // threads) and (rows * private > most_shared or points < rows * 128):
         rows //= 2

@@ -45,7 +45,7 @@ def other_machine(triple: str, cpu: str) -> Any:
 def loop_text(name: str, kind: str, lanes: int, off: float | None = None) -> str:
     """A module with `void k(ptr out, ptr x, ptr y, i64 vectors)`. With `off`, it is the function of
     GPUs, whose instructions are off by so much."""
-    type_, arity = vector(REGISTER[kind], lanes), FUNCTIONS[name]
+    type_, arity = vector(REGISTER[kind], lanes), FUNCTIONS[name.partition(".")[0]]
     align = 4 if kind == "f32" else 8
     loads = "\n".join(
         f"  %p{v} = getelementptr {type_}, ptr %{v}, i64 %i\n"

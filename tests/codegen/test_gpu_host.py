@@ -124,6 +124,10 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "several": lambda x: (x + 1, x.sum(-1), x.amax(-1, keepdim=True) - x),
     "from one to the next": lambda x: ((x.softmax(-1) @ W).softmax(-1) @ W).softmax(-1),
     "written": _written,
+    "turned halves": lambda x: (
+        torch.cat((-x[:, x.shape[1] // 3 :], x[:, : x.shape[1] // 3]), 1) * x
+    ),
+    "joined and padded": lambda x: F.pad(torch.cat((x[:, :8], x), 1), (4, 8)).sin(),
     "halves": lambda x: (x.bfloat16() * 2).float().sum(-1),
     "integers": lambda x: ((x * 10).int() % 3).float(),
     "everything": lambda x: (x.sum(), F.mse_loss(x, x * 2), x / x.norm(), x.mean() + x),

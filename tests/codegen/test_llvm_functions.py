@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from anyshape.codegen.llvm.arithmetic import ROWS
-from anyshape.codegen.vector_math import FUNCTIONS, NEAR, supports
+from anyshape.codegen.vector_math import FUNCTIONS, NEAR, WITHIN, supports
 from anyshape.loops.expr import constant, fresh_scope, load
 from tests.codegen.kernel_samples import AT, op, pointwise
 from tests.codegen.llvm_jit import AVX2, NUMPY, compiled
@@ -53,6 +53,14 @@ def test_function(name: str, dtype: Any) -> None:
         b = apply(name, (first, first)[:arity], dtype, dtype)
         wanted = float(apply("add", (a, b), dtype, dtype))
         assert got == pytest.approx(wanted, rel=1e-5 if dtype == "f32" else 1e-13, nan_ok=True)
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_arguments_that_are_known_to_be_small(name: str) -> None:
+    small = op("tanh", load("k0", AT, "f32"))
+    assert f"@as.{name}.within.f32" in module({"kernel": pointwise(op(name, small))}, AVX2)
+    twice = op("mul", small, constant(2.0, "f32"))
+    assert f"@as.{name}.near.f32" in module({"kernel": pointwise(op(name, twice))}, AVX2)
 
 
 @pytest.mark.parametrize("name", NEAR)

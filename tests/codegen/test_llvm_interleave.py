@@ -40,8 +40,8 @@ def test_there_is_one_function_for_all_vectors_of_a_round() -> None:
     text = module({"f": pointwise(sines(10)), "g": pointwise(sines(10))}, AVX512)
     for name in "fg":
         # The first one alone may have huge arguments.
-        assert text.count(f"@{name}.sin.near.f32.v16x4(<16 x float> %x0") == 1
-        assert text.count(f" @{name}.sin.near.f32.v16x4(") == 10
+        assert text.count(f"@{name}.sin.within.f32.v16x4(<16 x float> %x0") == 1
+        assert text.count(f" @{name}.sin.within.f32.v16x4(") == 10
 
 
 def test_short_bodies_have_their_functions_in_place() -> None:

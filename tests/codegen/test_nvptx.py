@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from anyshape.codegen.ir_builder import join_module
+from anyshape.codegen.nvptx.held_rows import sure_elements
 from anyshape.codegen.nvptx.launch import DECLARATIONS, TABLE, failures, launch_function
 from anyshape.codegen.nvptx.module import functions_of, module_text, nvptx_target
 from anyshape.codegen.nvptx.plan import GpuPlan, gpu_plans
@@ -265,9 +266,9 @@ def test_rows_in_registers() -> None:
     """From a part of a warp to many, at lengths that leave vectors, lanes and rows over."""
     rng = np.random.default_rng(0)
     runner = Emulated(*SAMPLES["layer_norm"])
-    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x4", "kernel_u4x4"]
+    assert [rule.name for rule in runner.gpu.rules[0]][:2] == ["kernel_w4x4t32", "kernel_w4x4t512"]
     sizes = ((5, 4), (33, 100), (3, 128), (2, 516), (2, 4096), (1, 4100), (3, 1), (5, 63))
-    sizes += ((9, 5), (2, 4095), (1, 130), (2, 1001))
+    sizes += ((9, 5), (2, 4095), (1, 130), (2, 1001), (5, 513), (1, 2050), (1, 16388), (1, 17411))
     for rows, length in sizes:
         x = rng.standard_normal((rows, length)).astype(np.float32)
         scale = rng.standard_normal(length).astype(np.float32)
@@ -279,19 +280,32 @@ def test_rows_in_registers() -> None:
     assert any("x" in each.name for each in runner.gpu.started)
 
 
+def test_vectors_that_every_row_has() -> None:
+    for each in (4, 8, 16, 20, 24, 32):
+        for shorter in (0, 128, 512, 640, 8192, 16384):
+            sure = sure_elements(each, shorter)
+            lengths = range(shorter + 1, min(2 * shorter + 4096, 1024 * each) + 1)
+            warps = ((length, -(-length // (32 * each))) for length in lengths)
+            assert all(length >= 32 * count * sure for length, count in warps)
+    assert [sure_elements(*each) for each in ((16, 0), (32, 512), (32, 16384))] == [0, 16, 30]
+
+
 def test_geometry_of_rows_in_registers() -> None:
     runner = Emulated(*SAMPLES["layer_norm"], runs=False)
     rules = runner.gpu.rules[0]
     for rows, length, name, block in (
-        (1, 4, "kernel_w4x4", (8, 4)),
-        (100000, 256, "kernel_w4x4", (16, 16)),
-        (100000, 4096, "kernel_w4x4", (256, 1)),
-        (10, 16384, "kernel_w4x4", (1024, 1)),
-        (10, 16388, "kernel_w4", (1024, 1)),
-        (10, 4095, "kernel_u4x4", (256, 1)),
-        (10, 5, "kernel_u4x4", (8, 4)),
-        (10, 3, "kernel_w1", (32, 1)),
-        (10, 16385, "kernel_w1", (1024, 1)),
+        (1, 4, "kernel_w4x4t32", (8, 4)),
+        (100000, 256, "kernel_w4x4t32", (16, 8)),
+        (100000, 1024, "kernel_w4x4t512", (64, 2)),
+        (100000, 4096, "kernel_w4x4t512", (256, 1)),
+        (100000, 12288, "kernel_w4x8t512", (384, 1)),
+        (10, 16384, "kernel_w4x8t512", (512, 1)),
+        (10, 16388, "kernel_w4x8t1024", (544, 1)),
+        (10, 32772, "kernel_w4", (1024, 1)),
+        (10, 4095, "kernel_w1x16t512", (256, 1)),
+        (10, 5, "kernel_w1x16t32", (8, 4)),
+        (10, 3, "kernel_w1x16t32", (8, 4)),
+        (10, 32769, "kernel_w1", (1024, 1)),
         (10, 0, "kernel_w4", (32, 1)),
     ):
         rule = chosen(rules, (rows, length), (0, 0, 0))

@@ -210,7 +210,8 @@ def test_inputs_are_read_where_they_lie(layers: int) -> None:
         made = [each.view(shape) for each in whole]
         return list(zip(made[::2], made[1::2], strict=True))
 
-    backend, model = Backend(), Cached()
+    backend = Backend()
+    model: Any = Cached()
     compiled = anyshape.compile(model, dynamic=True, backend=backend)
     with torch.no_grad():
         for rows, offset in ((5, 0), (9, 0), (9, 1), (1, 0), (7, 4), (6, 0)):
@@ -224,7 +225,8 @@ def test_inputs_are_read_where_they_lie(layers: int) -> None:
 
 
 def test_an_input_that_was_seen_elsewhere_is_copied() -> None:
-    backend, model = Backend(), Cached()
+    backend = Backend()
+    model: Any = Cached()
     compiled = anyshape.compile(model, dynamic=True, backend=backend)
     with torch.no_grad():
         for rows in (5, 6, 7):

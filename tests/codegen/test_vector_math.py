@@ -10,7 +10,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from anyshape.codegen.vector_math import FUNCTIONS, definitions, supports
+from anyshape.codegen.vector_math import FUNCTIONS, WITHIN, definitions, supports
 from anyshape.codegen.vector_math.table import ON_GPUS
 from tests.codegen.accuracy import (
     AS_GOOD_AS_EAGER,
@@ -71,6 +71,15 @@ def test_by_the_instructions_of_gpus(name: str, off: float):
     bound = np.maximum(allowed_error(name, x), 3.5 if name in AS_GOOD_AS_EAGER else BOUND)
     worst = (error / bound).argmax()
     assert (error <= bound).all(), f"{name}({x[worst]!r}) is {error[worst]} ulp off"
+
+
+@pytest.mark.parametrize("off", [None, 0.0], ids=["processor", "gpu"])
+def test_sines_of_what_is_small(off: float | None):
+    x = np.linspace(-WITHIN["sin"], WITHIN["sin"], 2**16 + 1).astype(np.float32)
+    x = np.concatenate([x, np.float32([0.0, -0.0, 1e-40, -1e-20, np.nan])])
+    found = compiled("sin.within", off=off)(x)
+    assert (ulp_error(found, reference("sin", x)) <= BOUND).all()
+    np.testing.assert_array_equal(np.signbit(found[:-1]), np.signbit(x[:-1]))
 
 
 def test_sines_of_gpus_are_not_beyond_one():

@@ -129,6 +129,8 @@ class Emitter(FunctionBody):
         self.is_atomic = False
         #: of sizes
         self.index_bits = 64
+        #: comparisons that come out alike for all lanes of a vector
+        self.uniform: frozenset[Scalar] = frozenset()
 
     @property
     def mask(self) -> str | None:
@@ -153,6 +155,12 @@ class Emitter(FunctionBody):
     def widen(self, value: IrValue) -> str:
         """The text of the value in all lanes."""
         return value.text if value.wide else self.splat(REGISTER[value.dtype], value.text)
+
+    def first_lane(self, value: IrValue) -> str:
+        """The text of the value in the first lane."""
+        if not value.wide:
+            return value.text
+        return self.let(f"extractelement {self.type_of(value.dtype, True)} {value.text}, i64 0")
 
     def splat(self, element: str, text: str) -> str:
         """The value in all lanes."""
@@ -230,7 +238,7 @@ class Emitter(FunctionBody):
                 private = buffer in self.kernel.private and self.plan.column is not None
                 return max(level, own), wide or differs or private
             case _:
-                return level, wide
+                return level, wide and scalar not in self.uniform
 
     def steady_parts(self, size: Size) -> tuple[Size, Size] | None:
         """(step, rest) of a size that grows by the same step from lane to lane, else None."""

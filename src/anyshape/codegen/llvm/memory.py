@@ -163,6 +163,8 @@ def _load_lanes(e: Emitter, buffer: str, address: Size, dtype: Dtype, mask: IrVa
     steady = e.steady_parts(address)
     if steady is not None and steady[0] == 1:
         place = pointer(e, buffer, address, dtype)
+        if mask is not None and not mask.wide and e.mask is None and e.machine.branches:
+            return _load_vector_if(e, place, dtype, mask)
         if mask is None or WIDTH[dtype] in e.machine.masked:
             return _load_vector(e, place, dtype, None if mask is None else e.widen(mask))
     elif steady is not None and steady[0] == -1 and mask is None and e.mask is None:
@@ -199,6 +201,17 @@ def _load_vector(e: Emitter, place: str, dtype: Dtype, mask: str | None) -> str:
     through = e.once(0, "through", lambda: e.slot("i64", 64))
     e.do(_copy(through, place, _bytes(e, width)))
     return e.let(f"load {wide}, ptr {through}, align {width}")
+
+
+def _load_vector_if(e: Emitter, place: str, dtype: Dtype, mask: IrValue) -> str:
+    """Consecutive elements, or none of them: what is masked as one integer is one load."""
+    whole, width = f"i{8 * WIDTH[dtype] * e.lanes}", WIDTH[dtype]
+    active = e.let(f"insertelement <1 x i1> poison, i1 {mask.text}, i64 0")
+    one = e.let(
+        f"call <1 x {whole}> @llvm.masked.load.v1{whole}.p0(ptr align {e.alignment(width)} {place},"
+        f" <1 x i1> {active}, <1 x {whole}> zeroinitializer)"
+    )
+    return e.let(f"bitcast <1 x {whole}> {one} to {vector(MEMORY[dtype], e.lanes)}")
 
 
 def _load_reversed(e: Emitter, place: str, dtype: Dtype) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from anyshape.codegen.llvm.choice import USUAL, CpuChoice
 from anyshape.codegen.target import Machine, Target
-from anyshape.codegen.vector_math import FUNCTIONS, NEAR, near
+from anyshape.codegen.vector_math import FUNCTIONS, NEAR, WITHIN, near, within
 from anyshape.loops.attention import KEPT_SCORES
 from anyshape.loops.collapsed_axes import (
     SHORT,
@@ -342,13 +342,16 @@ def function_of(scalar: Scalar) -> tuple[str, str]:
         return "", ""
     if scalar.dtype == "f64":
         return name, "f64"
-    return near(name) if name in NEAR and _is_within(scalar.args[0], NEAR[name]) else name, "f32"
+    if name in WITHIN and _is_within(scalar.args[0], WITHIN[name]):
+        return within(name), "f32"
+    # Rounding, which ranges do not count, is far less than half of it.
+    is_near = name in NEAR and _is_within(scalar.args[0], NEAR[name] / 2)
+    return near(name) if is_near else name, "f32"
 
 
 def _is_within(scalar: Scalar, limit: float) -> bool:
     low, high = value_range(scalar)
-    # Rounding, which ranges do not count, is far less than half of it.
-    return -limit / 2 <= low and high <= limit / 2
+    return -limit <= low and high <= limit
 
 
 def _copies(

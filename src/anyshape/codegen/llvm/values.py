@@ -50,7 +50,7 @@ def _operation(e: Emitter, scalar: Scalar, wide: bool) -> str:
     values = [e.value(arg) for arg in scalar.args]
     if scalar.op == "where":
         return _where(e, scalar, values, wide)
-    texts = tuple(e.widen(value) if wide else value.text for value in values)
+    texts = tuple(e.widen(value) if wide else e.first_lane(value) for value in values)
     dtype = values[0].dtype
     if scalar.op == "cast":
         return cast(e, texts[0], dtype, scalar.dtype, wide)

@@ -2,9 +2,8 @@
 
 Each thread takes the same few vectors of the row in every stage. What one stage has read or
 computed, the next ones find where it is: memory is read once, nothing goes through shared memory
-but what is folded. The number of vectors is fixed when the code is made. A thread whose vector
-would reach beyond the end of the row takes the row's last one instead: it folds those lanes that
-nobody else has, and stores them all, as others do, or none if nothing is left.
+but what is folded. The number of vectors is fixed when the code is made; a thread may be without
+some of them, but for those that threads have of every row that this code is for.
 
 Stages are levels one in another (see `Emitter`), so that what an earlier one has is at hand.
 """
@@ -12,7 +11,8 @@ Stages are levels one in another (see `Emitter`), so that what an earlier one ha
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.cooperative_reduce import StageFolds
@@ -21,9 +21,9 @@ from anyshape.codegen.llvm.loop_nest import StageCode, check_vector, row_positio
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.codegen.nvptx.block_reduce import BlockTeam
-from anyshape.codegen.nvptx.choice import GpuChoice
+from anyshape.codegen.nvptx.choice import WARP, GpuChoice
 from anyshape.loops.expr import WIDTH, Scalar
-from anyshape.loops.kernels import Kernel, Stage
+from anyshape.loops.kernels import Kernel, Stage, Store
 from anyshape.loops.stages import mapped, roots_of
 from anyshape.loops.substitute import Rewriting
 from anyshape.loops.vector_axis import accesses, scalars_of
@@ -34,12 +34,20 @@ from anyshape.symbolic.expr import of_atom
 # -- whether -------------------------------------------------------------------------------------
 
 
-def vectors_held(kernel: Kernel, lanes: int, choice: GpuChoice) -> int:
-    """How many vectors of a row each thread has; 0 if rows are not for registers."""
+def elements_held(kernel: Kernel, choice: GpuChoice) -> int:
+    """How many elements of a row a thread has room for; 0 if rows are not for registers."""
     if not _can_be_held(kernel):
         return 0
-    most = max(1, _across_stages(kernel))
-    return min(choice.held, choice.registers // most) // lanes
+    return choice.for_stages // max(1, _across_stages(kernel))
+
+
+def sure_elements(each: int, shorter: int) -> int:
+    """How many elements each thread has at least of a row that is longer than `shorter`, whose
+    threads have `each` at most: they are as few warps as that takes."""
+    warps = shorter // (WARP * each) + 1
+    # With these warps, and with one more, which have the least of all that are more.
+    fewest = max(shorter // (WARP * warps), each * (warps - 1) // warps)
+    return min(fewest, each * warps // (warps + 1))
 
 
 def forwarded(kernel: Kernel) -> Kernel:
@@ -144,12 +152,19 @@ def _frontier(roots: list[Scalar], before: set[Scalar], filled: dict[str, Scalar
     return found
 
 
+#: Elements of a row that a thread computes before it stores them: for others there are registers
+#: of what the row itself has alone.
+_READ_TOGETHER: Final = 8
+
 # -- code ----------------------------------------------------------------------------------------
 
 
 class HeldTeam(BlockTeam):
-    """A row may have less than a warp, and each reduction has its own shared memory: threads wait
-    for each other but once."""
+    """Each reduction has its own shared memory: threads wait for each other but once. Either a row
+    has whole warps, or a warp has whole rows."""
+
+    def __init__(self, has_part_warps: bool) -> None:
+        self._has_part_warps = has_part_warps
 
     def reduce(self, e: Emitter, folds: StageFolds, states: States) -> States:
         if not states:
@@ -170,27 +185,24 @@ class HeldTeam(BlockTeam):
             own = e.when(many, own, types, lambda o=own: self.butterfly(e, folds, o, (16, 8)))
             return self.butterfly(e, folds, own, (4, 2, 1))
 
-        def across_part() -> States:
-            own = merged
-            for distance in (8, 4, 2, 1):
-                some = e.let(f"icmp ugt i32 %ntid, {distance}")
-                own = e.when(
-                    some,
-                    own,
-                    types,
-                    lambda o=own, d=distance: self.butterfly(e, folds, o, (d,)),
-                )
-            return own
-
-        whole = e.let("icmp ugt i32 %ntid, 31")
-        merged = e.when(
-            whole, states, types, lambda: self.butterfly(e, folds, states, (16, 8, 4, 2, 1))
-        )
-        part = e.let("icmp ult i32 %ntid, 32")
-        merged = e.when(part, merged, types, across_part)
+        if self._has_part_warps:
+            return self._across_part(e, folds, states)
+        merged = self.butterfly(e, folds, states)
         results = e.when("%has.warps", merged, types, across_block)
         self.first_state += len(types)
         return results
+
+    def _across_part(self, e: Emitter, folds: StageFolds, own: States) -> States:
+        """Of 8, 16 or 32 threads."""
+        for distance in (16, 8):
+            some = e.let(f"icmp ugt i32 %ntid, {distance}")
+            own = e.when(
+                some,
+                own,
+                folds.types(),
+                lambda o=own, d=distance: self.butterfly(e, folds, o, (d,)),
+            )
+        return self.butterfly(e, folds, own, (4, 2, 1))
 
 
 class Vectors(NamedTuple):
@@ -198,8 +210,8 @@ class Vectors(NamedTuple):
 
     #: of each, whether there is one
     exist: list[str]
-    #: of each, which lanes no other vector has; None: all
-    masks: list[str | None]
+    #: there are so many of every row, if there is a row
+    sure: int
     #: where each begins
     places: tuple[str, ...]
 
@@ -210,7 +222,7 @@ class HeldStage(StageCode):
     def __init__(self, e: Emitter, number: int, team: HeldTeam, vectors: Vectors) -> None:
         super().__init__(e, number, len(vectors.exist))
         self.team = team
-        self.exist, self.masks = vectors.exist, vectors.masks
+        self.exist, self.sure = vectors.exist, vectors.sure
         self.ahead = {}
         self.foldings = [replace(folding, in_one=True) for folding in self.foldings]
         self.types = [t for f in self.foldings for t in f.types(self.lanes)]
@@ -224,7 +236,7 @@ class HeldStage(StageCode):
         e.stage = StageScope(level, level, frozenset(part.buffer for part in stage.stores))
         e.vector_axis = stage.axes[0].symbol
         states = self._folded()
-        self._effects()
+        self._effects(is_last)
         e.vector_axis = None
         folds = StageFolds(self.foldings, 0, 1, is_last)
         self._finish(self.team.reduce(e, folds, self._across(states)))
@@ -244,14 +256,22 @@ class HeldStage(StageCode):
         states = [text for folding in self.foldings for text in folding.start(self.lanes)]
         if not states:
             return states
-        for values, exists, mask in zip(given, self.exist, self.masks, strict=True):
+        for copy, values in enumerate(given):
+            if copy < self.sure:
+                states = self._updated(values, states) if copy else self._first(values)
+                continue
             states = e.when(
-                exists,
+                self.exist[copy],
                 states,
                 self.types,
-                lambda v=values, s=states, m=mask: self._updated(v, s, m),
+                lambda v=values, s=states: self._updated(v, s),
             )
         return states
+
+    def _first(self, values: list[tuple[str, str]]) -> States:
+        """Nothing is before it."""
+        pairs = zip(self.foldings, values, strict=True)
+        return [part for folding, own in pairs for part in own[: len(folding.dtypes)]]
 
     def _given(self, number: int) -> tuple[str, str]:
         """The value of a fold, and its position."""
@@ -260,82 +280,95 @@ class HeldStage(StageCode):
         text = cast(e, e.widen(value), value.dtype, folding.dtype, True)
         return text, wide_size(e, row_position(self.stage.axes)) if folding.has_position else ""
 
-    def _updated(self, values: list[tuple[str, str]], states: States, mask: str | None) -> States:
+    def _updated(self, values: list[tuple[str, str]], states: States) -> States:
         results: States = []
-        self.e.masks = () if mask is None else (mask,)
         for folding, own, (text, position) in zip(
             self.foldings, self._by_fold(states), values, strict=True
         ):
             results += folding.update(self.e, own, text, position, self.lanes)
-        self.e.masks = ()
         return results
 
-    def _effects(self) -> None:
+    def _effects(self, is_last: bool) -> None:
         """Checks and stores; what only this row needs stays where it is."""
         e, stage = self.e, self.stage
         first = sum(len(other.checks) for other in e.kernel.stages[: self.number])
-        values: list[list[IrValue]] = []
-        masks: list[list[IrValue | None]] = []
+        level = len(e.levels) - 1
         for copy in range(self.copies):
             e.copy = copy
             for number, check in enumerate(stage.checks):
                 check_vector(e, first + number, e.value(check.condition))
-            values.append([e.value(part.value) for part in stage.stores])
-            masks.append([None if p.mask is None else e.value(p.mask) for p in stage.stores])
-        for number, part in enumerate(stage.stores):
-            if part.buffer in e.kernel.private:
-                level = len(e.levels) - 1
-                held = [
-                    self._wide(own[number], level, (part.buffer, copy))
-                    for copy, own in enumerate(values)
-                ]
-                e.held[part.buffer] = (level, held)
-        for copy, exists in enumerate(self.exist):
-            e.copy = copy
-            if any(part.buffer not in e.kernel.private for part in stage.stores):
-                e.run_if(exists, lambda c=copy: self._store(values[c], masks[c]))
+            for part in self._parts(is_private=True):
+                _, held = e.held.setdefault(part.buffer, (level, []))
+                held.append(self._wide(e.value(part.value), level, (part.buffer, copy)))
+        parts = self._parts(is_private=False)
+        if parts:
+            self._store_all(parts, is_last)
         e.copy = 0
+
+    def _store_all(self, parts: list[Store], is_last: bool) -> None:
+        e = self.e
+        together = self.copies if not is_last else max(1, _READ_TOGETHER // max(1, self.lanes))
+        known = dict(e.load_levels)
+        for begin in range(0, self.copies, together):
+            if is_last:
+                # What is read for a store alone has no register before that.
+                level = e.enter()
+                e.stage = StageScope(level, level, e.stage.written)
+                e.load_levels = dict(known)
+            self._store(parts, range(begin, min(begin + together, self.copies)))
+
+    def _parts(self, *, is_private: bool) -> list[Store]:
+        private = self.e.kernel.private
+        return [part for part in self.stage.stores if (part.buffer in private) is is_private]
 
     def _wide(self, value: IrValue, level: int, key: tuple[str, int]) -> IrValue:
         text = self.e.once(level, ("held", *key), lambda: self.e.widen(value))
         return IrValue(text, value.dtype, True)
 
-    def _store(self, values: list[IrValue], masks: list[IrValue | None]) -> None:
-        for part, value, mask in zip(self.stage.stores, values, masks, strict=True):
-            if part.buffer not in self.e.kernel.private:
-                store(self.e, part.buffer, part.address, value, part.mode, mask)
+    def _store(self, parts: list[Store], copies: Sequence[int]) -> None:
+        e = self.e
+        values: list[list[IrValue]] = []
+        masks: list[list[IrValue | None]] = []
+        for e.copy in copies:
+            values.append([e.value(part.value) for part in parts])
+            masks.append([None if p.mask is None else e.value(p.mask) for p in parts])
+        for e.copy, own, mask in zip(copies, values, masks, strict=True):
+            e.run_if(self.exist[e.copy], lambda v=own, m=mask: self._put(parts, v, m))
+
+    def _put(self, parts: list[Store], values: list[IrValue], masks: list[IrValue | None]) -> None:
+        for part, value, mask in zip(parts, values, masks, strict=True):
+            store(self.e, part.buffer, part.address, value, part.mode, mask)
 
 
-def _vectors(e: Emitter, length: str, count: int) -> Vectors:
+def _vectors(e: Emitter, length: str, count: int, sure: int) -> Vectors:
     end = e.let(f"trunc i64 {length} to i32")
+    own_end = e.let(f"select i1 %active, i32 {end}, i32 0")
     last = e.let(f"sub i32 {end}, {e.lanes}")
     exist: list[str] = []
-    masks: list[str | None] = []
     places: list[str] = []
     at = "%begin.32"
-    numbers = ", ".join(f"i32 {lane}" for lane in range(e.lanes))
     for number in range(count):
         if number:
             at = e.let(f"add nuw nsw i32 {at}, %stride.32")
-        exist.append(e.let(f"icmp ult i32 {at}, {end}"))
-        inside = e.let(f"call i32 @llvm.umin.i32(i32 {at}, i32 {last})")
+        inside = at
+        if number < sure:
+            exist.append("%active")
+        else:
+            # Of what is not there the last vector is read, and nothing is done with it.
+            exist.append(e.let(f"icmp ult i32 {at}, {own_end}"))
+            inside = e.let(f"call i32 @llvm.umin.i32(i32 {at}, i32 {last})")
         places.append(e.let(f"zext i32 {inside} to i64"))
-        if e.is_aligned:
-            masks.append(None)
-            continue
-        before = e.splat("i32", e.let(f"sub i32 {at}, {inside}"))
-        masks.append(e.let(f"icmp uge <{e.lanes} x i32> <{numbers}>, {before}"))
-    return Vectors(exist, masks, tuple(places))
+    return Vectors(exist, sure, tuple(places))
 
 
-def write_held_rows(e: Emitter, vectors: int) -> None:
-    """The stages of one row. `%begin` is the first element of this thread, `%stride` how far it is
-    to the next; both are far behind the end where there is no row."""
-    team = HeldTeam()
+def write_held_rows(e: Emitter, vectors: int, sure: int, has_part_warps: bool) -> None:
+    """The stages of one row. `%begin.32` is the first element of this thread, `%stride.32` how far
+    it is to the next; the row is the last one where there is none for it, and not `%active`."""
+    team = HeldTeam(has_part_warps)
     e.holds_rows = True
     level = e.enter()
     axis = next(stage.axes[0] for stage in e.kernel.stages if stage.axes)
-    own = _vectors(e, narrow_size(e, axis.extent), vectors)
+    own = _vectors(e, narrow_size(e, axis.extent), vectors, sure)
     e.loops[axis.symbol] = Loop(level, own.places[0], axis.extent, own.places)
     count = len(e.kernel.stages)
     for position in range(count):

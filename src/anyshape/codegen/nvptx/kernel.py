@@ -244,9 +244,8 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
         _set_digits(e, axes, extents, row)
         if vectors:
             e.do(f"%stride.32 = mul i32 %ntid, {e.lanes}")
-            near = e.let(f"mul i32 %tid, {e.lanes}")
-            e.do(f"%begin.32 = select i1 %active, i32 {near}, i32 {1 << 30}")
-            write_held_rows(e, vectors)
+            e.do(f"%begin.32 = mul i32 %tid, {e.lanes}")
+            write_held_rows(e, vectors, gpu.sure, gpu.has_part_warps)
             return []
         count = len(e.kernel.stages)
         for position, each in enumerate(e.kernel.stages):

@@ -37,7 +37,7 @@ TABLE_NAME: Final = "anyshape_gpu"
 DECLARATIONS: Final = f"""
 @{TABLE_NAME} = external global i64
 declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i64, i1)
-declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64, i64, i64, i1)
 declare i32 @anyshape_gpu_strips(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
@@ -149,6 +149,9 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
     for size in rule.at_least:
         less = lines.let(f"icmp slt i64 {sizes.of(size)}, {rule.lanes - 1}")
         rests.append(lines.let(f"zext i1 {less} to i64"))
+    if rule.fewest_points:
+        few = lines.let(f"icmp slt i64 {sizes.of(_points(rule))}, {rule.fewest_points}")
+        rests.append(lines.let(f"zext i1 {few} to i64"))
     if rule.each:
         # Of a length that is less than a vector, what is left is more than any.
         last = lines.let(f"sub i64 {sizes.of(rule.length)}, {rule.lanes}")
@@ -170,7 +173,8 @@ def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
         least = THREADS if rule.tiled else rule.fewest
         return (
             f"call i32 @anyshape_gpu_rows({given}, {points}, {depth}, {private},"
-            f" i64 {rule.block}, i64 {rule.rounds}, i64 {least}, {part})"
+            f" i64 {rule.block}, i64 {rule.rounds}, i64 {least}, {part},"
+            f" i1 {str(rule.each > 0).lower()})"
         )
     serial = str(rule.serial).lower()
     rest = f"i64 {rule.block}, i1 {serial}"
@@ -239,14 +243,15 @@ start:
 }
 """
 
-#: 32 to 1024 threads for each row, of which each takes four vectors if the row is long enough, and
-#: several rows a block while there are many. Private memory of a row is shared memory, or the
+#: 32 to 1024 threads for each row, of which each takes four vectors if the row is long enough (as
+#: many warps as it takes where it is held in registers, else a power of two), and several rows a
+#: block while there are many. Private memory of a row is shared memory, or the
 #: device's where it is too long for that. Of few long rows, as many blocks as the GPU has room for
 #: share each; should they not be let, they are launched as others are.
 _ROWS: Final = """
 define i32 @anyshape_gpu_rows(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
                               i64 %vectors, i64 %private, i64 %block, i64 %each,
-                              i64 %fewest, i64 %part, i64 %share) nounwind {
+                              i64 %fewest, i64 %part, i64 %share, i1 %held) nounwind {
 entry:
   %some = icmp sgt i64 %points, 0
   br i1 %some, label %load, label %none
@@ -274,14 +279,22 @@ group:
 grouped:
   ret i32 %refused
 widen:
-  %threads = phi i64 [%fewest, %several.blocks], [%fewest, %group], [%double, %widen]
-  %double = shl i64 %threads, 1
-  %taken = mul i64 %threads, %each
+  %power = phi i64 [%fewest, %several.blocks], [%fewest, %group], [%double, %widen]
+  %double = shl i64 %power, 1
+  %taken = mul i64 %power, %each
   %long = icmp slt i64 %taken, %vectors
-  %narrow = icmp ult i64 %threads, 1024
+  %narrow = icmp ult i64 %power, 1024
   %wider = and i1 %long, %narrow
   br i1 %wider, label %widen, label %widened
 widened:
+  %warp.takes = shl i64 %each, 5
+  %warps.more = add i64 %vectors, %warp.takes
+  %warps.above = sub i64 %warps.more, 1
+  %warps = udiv i64 %warps.above, %warp.takes
+  %needed = shl i64 %warps, 5
+  %whole.warps = icmp ugt i64 %power, 32
+  %is.needed = and i1 %held, %whole.warps
+  %threads = select i1 %is.needed, i64 %needed, i64 %power
   %most = load i64, ptr %table
   %beside = udiv i64 %block, %threads
   %least = icmp eq i64 %beside, 0

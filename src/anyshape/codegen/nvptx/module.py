@@ -84,6 +84,8 @@ class LaunchRule:
     multiples: tuple[Size, ...]
     #: what must not be less than the lanes but one
     at_least: tuple[Size, ...]
+    #: of columns, points that a thread takes each, at least
+    fewest_points: int
     #: by the number of the buffer
     aligned: tuple[tuple[int, int], ...]
     serial: bool
@@ -95,6 +97,8 @@ class LaunchRule:
     block: int
     #: threads that share a row, at most
     row_threads: int
+    #: registers of a thread, at most; 0: as many as there are for the threads of a block
+    registers: int
     #: vectors of a row that a thread takes before more threads share it
     rounds: int
     #: rounds of a block before others share the row or the strip; 0: none does
@@ -131,6 +135,7 @@ def module_text(function: KernelFunction, counts: Counts, target: Target) -> str
     e = Emitter(gpu.plan, Machine.of(target), compute)
     e.is_aligned = gpu.is_aligned
     e.is_atomic = gpu.atomic
+    e.uniform = gpu.uniform
     e.index_bits = gpu.index_bits
     text = kernel_function(e, gpu, rule.name, counts)
     missing = sorted(f"{name} of {of}" for name, of, _ in e.functions if _is_missing(name, of))
@@ -153,7 +158,7 @@ def _states(gpu: GpuPlan) -> int:
 def _kind(gpu: GpuPlan) -> str:
     """What a function is called behind the kernel's name."""
     access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
-    held = f"x{gpu.each}" if gpu.each else ""
+    held = f"x{gpu.each}t{gpu.row_threads}" if gpu.each else ""
     flat = "_flat" if gpu.plan.flat is not None else ""
     return f"{access}{gpu.lanes}{held}{flat}{'_i32' if gpu.index_bits == 32 else ''}"
 
@@ -163,9 +168,15 @@ def _metadata(rule: LaunchRule) -> str:
     are for them."""
     if rule.form not in ("rows", "strips"):
         return "!0 = !{}"
-    most = STRIP_THREADS if rule.form == "strips" else max(rule.row_threads, rule.block)
-    threads = f'!1 = !{{ptr @{rule.name}, !"maxntidx", i32 {most}}}'
-    return "\n".join(["!0 = !{}", threads, "!nvvm.annotations = !{!1}"])
+    limits = {"maxntidx": max(rule.row_threads, rule.block)}
+    if rule.form == "strips":
+        limits["maxntidx"] = STRIP_THREADS
+    if rule.registers:
+        limits["maxnreg"] = rule.registers
+    notes = ", ".join(f'!"{name}", i32 {limit}' for name, limit in limits.items())
+    return "\n".join(
+        ["!0 = !{}", f"!1 = !{{ptr @{rule.name}, {notes}}}", "!nvvm.annotations = !{!1}"]
+    )
 
 
 class NoSuchFunction(Exception):
@@ -210,12 +221,40 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         private=_private(gpu) if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,
         at_least=gpu.at_least,
+        fewest_points=gpu.fewest_points,
         aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
         serial=gpu.serial,
         index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
-        block=THREADS if gpu.tiled else gpu.choice.threads,
-        row_threads=gpu.choice.row_threads if gpu.each else _ROW_THREADS,
-        rounds=1 if gpu.tiled else gpu.each or gpu.choice.each if gpu.form == "rows" else 0,
-        share=gpu.choice.share if gpu.part_bytes else 0,
+        block=_block(gpu),
+        row_threads=gpu.row_threads if gpu.each else _ROW_THREADS,
+        registers=gpu.registers,
+        rounds=_rounds(gpu),
+        share=_share(gpu),
     )
+
+
+def _block(gpu: GpuPlan) -> int:
+    if gpu.tiled:
+        return THREADS
+    # Threads that scan a row wait for each other: the fewer rows there are in a block, the better.
+    return gpu.choice.threads // 2 if _scans_rows(gpu) else gpu.choice.threads
+
+
+def _rounds(gpu: GpuPlan) -> int:
+    if gpu.form != "rows":
+        return 0
+    return 1 if gpu.tiled else gpu.each or _halved(gpu, gpu.choice.each)
+
+
+def _share(gpu: GpuPlan) -> int:
+    return _halved(gpu, gpu.choice.share) if gpu.part_bytes else 0
+
+
+def _halved(gpu: GpuPlan, rounds: int) -> int:
+    """Of rows that are scanned, whose vectors have twice the lanes."""
+    return -(-rounds // 2) if _scans_rows(gpu) else rounds
+
+
+def _scans_rows(gpu: GpuPlan) -> bool:
+    return gpu.form == "rows" and any(stage.scans for stage in gpu.plan.kernel.stages)

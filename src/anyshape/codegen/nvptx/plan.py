@@ -16,17 +16,19 @@ have 32 bits where all sizes and the number of elements do, since a GPU divides 
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterator
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
-from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
-from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held
+from anyshape.codegen.nvptx.choice import USUAL, WARP, GpuChoice
+from anyshape.codegen.nvptx.held_rows import elements_held, forwarded, sure_elements
 from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
-from anyshape.loops.expr import WIDTH, Axis, reached
+from anyshape.loops.expr import WIDTH, Axis, Scalar, reached
 from anyshape.loops.kernels import Kernel
+from anyshape.loops.linear import coefficient
 from anyshape.loops.stages import all_roots
 from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -37,6 +39,12 @@ Form = Literal["columns", "strips", "rows", "points"]
 
 #: Vectors of a row that is no multiple of them: with fewer, too many lanes would be idle.
 _FEWEST_VECTORS: Final = 8
+#: Instructions for each byte with which a GPU is as busy as its memory is.
+_BUSY: Final = 4
+#: Of a thread that shares a tile: it waits for memory twice, and more blocks wait at a time.
+_TILE_REGISTERS: Final = 40
+#: As many threads as a GPU has room for.
+_MANY_POINTS: Final = 1 << 18
 #: Dtypes that memory itself can add to.
 _ATOMIC: Final = frozenset({"f32", "f64", "i32", "i64"})
 
@@ -55,10 +63,18 @@ class GpuPlan:
     at_least: tuple[Size, ...] = ()
     #: buffers that have to begin at a multiple of so many bytes
     aligned: tuple[tuple[str, int], ...] = ()
+    #: threads that it takes to be worth it
+    fewest_points: int = 0
+    #: comparisons that come out alike for all lanes of a vector
+    uniform: frozenset[Scalar] = frozenset()
     #: points are tiles whose rows and columns the threads of a block share
     tiled: bool = False
     #: vectors of a row that each thread has in registers; 0: it loops over the row
     each: int = 0
+    #: threads that share such a row, at most
+    row_threads: int = 0
+    #: as many of these vectors each thread has of every such row
+    sure: int = 0
     #: of sizes and coordinates in the code; 32 is for launches whose sizes have fewer
     index_bits: int = 64
     #: what it was made with
@@ -72,12 +88,24 @@ class GpuPlan:
         return max(8, states_bytes(self.plan.kernel, self.lanes if self.form == "strips" else 0))
 
     @property
+    def registers(self) -> int:
+        """Of a thread, at most; 0: whatever the assembler takes."""
+        if self.tiled:
+            return _TILE_REGISTERS
+        return self.choice.registers if self.each and not self.has_part_warps else 0
+
+    @property
     def fewest(self) -> int:
         """Threads that share a row, at least: a part of a warp where none of them fold all of a
         warp."""
         stages = self.plan.kernel.stages
         is_scan = any(stage.scans for stage in stages) and not any(stage.folds for stage in stages)
-        return 8 if self.each or is_scan else 32
+        return 8 if is_scan or self.has_part_warps else 32
+
+    @property
+    def has_part_warps(self) -> bool:
+        """Whether rows are so short that a warp may have several."""
+        return 0 < self.row_threads <= WARP
 
     @property
     def lanes(self) -> int:
@@ -132,25 +160,69 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         return (narrow,)
     wide = _wide(kernel, form, column, access)
     plans = (narrow,) if wide is None else (wide, narrow)
+    if form == "rows" and _has_scans(kernel) and access == USUAL.access:
+        # A tile of a row waits for the one before: with more lanes they are fewer.
+        wider = _wide(kernel, form, column, 2 * access)
+        return plans if wider is None else (wider, *plans)
     if form == "strips":
         return plans
     if form == "columns":
         flat = _flat(kernel, access) if wide is None or wide.multiples else None
         more = _unaligned(kernel, column, access) if flat is None else flat
-        return plans if more is None else (*plans[:-1], more, narrow)
+        plans = plans if more is None else (*plans[:-1], more, narrow)
+        return (*_busy(kernel, column, choice), *plans)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = access // max(widths, default=access) if wide is None else wide.lanes
-    held_kernel = forwarded(kernel)
-    each = vectors_held(held_kernel, lanes, choice)
-    if not each:
-        return plans
-    # The same for rows that begin anywhere: single elements are moved, but little else is done for
-    # each of them alone.
-    anywhere = GpuPlan(form, _kernel_plan(held_kernel, column, lanes), each=each)
-    held = (anywhere,)
-    if wide is not None:
-        held = (replace(wide, plan=anywhere.plan, each=each), anywhere)
-    return (*held, *plans)
+    return (*_held(kernel, lanes, wide, choice), *plans)
+
+
+def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -> Iterator[GpuPlan]:
+    """Rows in registers, the shortest first. Of those that begin anywhere, neighbouring threads
+    have neighbouring elements."""
+    is_light = _is_light(kernel)
+    kernel = forwarded(kernel)
+    most = elements_held(kernel, choice)
+    for own in (() if wide is None else (lanes,)) + (1,):
+        shorter = 0
+        # Of single elements, each has an address and a test of its own.
+        for elements, threads, rows in choice.ways_to_hold(own == 1 or is_light):
+            each = min(elements, most) // lanes * lanes
+            if not each:
+                break
+            sure = sure_elements(each, shorter) // own
+            plan = GpuPlan("rows", _kernel_plan(kernel, None, own))
+            if wide is not None and own > 1:
+                plan = replace(wide, plan=plan.plan)
+            plan = replace(plan, each=each // own, row_threads=threads, fewest_points=rows)
+            yield replace(plan, sure=sure)
+            shorter = shorter if rows else each * threads
+
+
+def _busy(kernel: Kernel, column: Axis | None, choice: GpuChoice) -> tuple[GpuPlan, ...]:
+    """Of what takes long for each byte, a thread does twice as much at a time: there is one address
+    for more elements, and they do not wait for each other. It needs as many threads as there are
+    elsewhere, and elements side by side."""
+    reads = [scalar for scalar in reached(all_roots(kernel)) if scalar.op == "load"]
+    if choice.access != USUAL.access or _is_light(kernel) or any(each.args for each in reads):
+        return ()
+    wide = _wide(kernel, "columns", column, 2 * choice.access)
+    return () if wide is None else (replace(wide, fewest_points=_MANY_POINTS),)
+
+
+def _is_light(kernel: Kernel) -> bool:
+    """Whether threads wait for memory rather than compute."""
+    widths, rows = _widths(kernel), {axis.symbol for axis in kernel.axes}
+    along = {axis.symbol for stage in kernel.stages for axis in stage.axes} or rows
+    moved = {
+        (buffer, address)
+        for stage in kernel.stages
+        for buffer, address in accesses(kernel, stage)
+        if buffer not in kernel.private
+        and symbols_of(address) & along
+        # What all rows have in common is in a cache.
+        and rows <= symbols_of(address)
+    }
+    return sum(element_costs(kernel, None)) < _BUSY * sum(widths[buffer] for buffer, _ in moved)
 
 
 def _form(kernel: Kernel) -> tuple[Form, Axis | None]:
@@ -241,9 +313,29 @@ def _wide(kernel: Kernel, form: Form, column: Axis | None, access: int) -> GpuPl
     return GpuPlan(
         form,
         _kernel_plan(kernel, column, lanes),
+        uniform=frozenset() if column is None else _uniform(kernel, column, lanes, multiples),
         multiples=tuple(size for size in multiples if not isinstance(size, int)),
         aligned=tuple(sorted({(buffer, width * lanes) for (buffer, _), width in found.items()})),
     )
+
+
+def _uniform(
+    kernel: Kernel, column: Axis, lanes: int, multiples: Container[Size]
+) -> frozenset[Scalar]:
+    """Comparisons of positions along the column that have their bounds where vectors have."""
+    found: set[Scalar] = set()
+    for scalar in reached(all_roots(kernel)):
+        if scalar.op not in ("lt", "ge") or any(arg.op != "index" for arg in scalar.args):
+            continue
+        a, b = (arg.data for arg in scalar.args)
+        parts = coefficient(a - b, column.symbol)
+        steps = None if parts is None or parts[0] != 1 else _steps(kernel, parts[1])
+        if steps is not None and all(
+            each % lanes == 0 if isinstance(each, int) else each in multiples or -each in multiples
+            for each in steps
+        ):
+            found.add(scalar)
+    return frozenset(found)
 
 
 def _flat(kernel: Kernel, access: int) -> GpuPlan | None:
@@ -297,7 +389,7 @@ def _steps(kernel: Kernel, rest: Size) -> list[Size] | None:
     axes = {axis.symbol for axis in kernel.axes}
     axes |= {axis.symbol for stage in kernel.stages for axis in stage.axes}
     steps: list[Size] = []
-    for monomial, coefficient in terms_of(rest):
+    for monomial, number in terms_of(rest):
         atoms = [atom_at(i) for i in monomial]
         moved = [atom for atom in atoms if of_atom(atom).symbols & axes]
         if any(not isinstance(atom, Symbol) for atom in moved) or any(
@@ -305,5 +397,5 @@ def _steps(kernel: Kernel, rest: Size) -> list[Size] | None:
         ):
             return None
         others = tuple(i for i in monomial if atom_at(i) not in moved)
-        steps.append(polynomial({others: coefficient}) if others else coefficient)
+        steps.append(polynomial({others: number}) if others else number)
     return steps

@@ -9,6 +9,14 @@ that is worse (docs/vector_math.md has the measured figures), for all inputs: Na
 zeros and denormals included.
 """
 
-from anyshape.codegen.vector_math.table import FUNCTIONS, NEAR, definitions, near, supports
+from anyshape.codegen.vector_math.table import (
+    FUNCTIONS,
+    NEAR,
+    WITHIN,
+    definitions,
+    near,
+    supports,
+    within,
+)
 
-__all__ = ["FUNCTIONS", "NEAR", "definitions", "near", "supports"]
+__all__ = ["FUNCTIONS", "NEAR", "WITHIN", "definitions", "near", "supports", "within"]

@@ -102,11 +102,15 @@ class Body(FunctionBody):
 
     separator = ""
 
-    def __init__(self, lanes: int, on_gpu: bool = False, is_near: bool = False) -> None:
+    def __init__(
+        self, lanes: int, on_gpu: bool = False, is_near: bool = False, is_within: bool = False
+    ) -> None:
         super().__init__()
         self.lanes = lanes
         #: whether arguments are known to be within `table.NEAR`, or NaN
         self.is_near = is_near
+        #: whether they are known to be within `table.WITHIN`, or NaN
+        self.is_within = is_within
         #: whether there are the instructions that `by_lanes` names
         self.on_gpu = on_gpu
         self.declares: set[str] = set()

@@ -90,9 +90,9 @@ def gelu(x: VectorValue) -> VectorValue:
     the tail P goes on to fall, until the power is 0."""
     a = absolute(x)
     b = lesser(a, 10.0)
-    tail = power(fma(b, even_and_odd(b, POLYNOMIALS["normal_tail", x.kind]), -1.0))
-    # Minus infinity gives NaN, as in eager.
-    return fma(-b, tail, a * either(bits(x) < 0, -0.0, 1.0, x))
+    tail = power(fma(b, horner(b, POLYNOMIALS["normal_tail", x.kind]), -1.0))
+    # Minus infinity gives NaN, as in eager. To compare for a number is one instruction.
+    return fma(-b, tail, x * either(x >= 0.0, 1.0, 0.0, x))
 
 
 def erf(x: VectorValue) -> VectorValue:
@@ -107,10 +107,16 @@ def erf(x: VectorValue) -> VectorValue:
 def sin(x: VectorValue) -> VectorValue:
     """By half turns. The polynomial is so little less than the best one that nothing is beyond 1,
     and nothing has to be done about it."""
+    if x.body.is_within:
+        return copysign(_size_of_sin(x), x)
     first, second, third = SPLIT["pi_from_below", x.kind]
     k, integer = nearest_integer(x, SPLIT["two_over_pi", x.kind][0] / 2)
     r = fma(k, -third, fma(k, -second, fma(k, -first, x)))
-    z, a = r * r, absolute(r)
-    size = fma(a * z, horner(z, SIN_ON_GPU), a)
     # To add to the sign is to flip it, and shifts and adds at once.
-    return unless_huge("sin", x, copysign(size, from_bits(bits(r) + (integer << 31))))
+    sign = from_bits(bits(r) + (integer << 31))
+    return unless_huge("sin", x, copysign(_size_of_sin(r), sign))
+
+
+def _size_of_sin(r: VectorValue) -> VectorValue:
+    z, a = r * r, absolute(r)
+    return fma(a * z, horner(z, SIN_ON_GPU), a)

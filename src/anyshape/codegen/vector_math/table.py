@@ -89,6 +89,9 @@ ON_GPUS: dict[str, Row] = {
 #: Functions of float32 that are faster where arguments are not farther from zero: `near(name)`.
 NEAR: dict[str, float] = dict.fromkeys(("sin", "cos", "tan"), trigonometry.CODY_WAITE_LIMIT["f32"])
 _NEAR_SUFFIX = ".near"
+#: The same of those that need not be brought nearer at all: `within(name)`.
+WITHIN: dict[str, float] = {"sin": trigonometry.HALF_TURN_LIMIT}
+_WITHIN_SUFFIX = ".within"
 
 FUNCTIONS = {name: row.arity for name, row in ROWS.items() if not row.is_rare}
 
@@ -101,6 +104,11 @@ def supports(name: str, kind: str) -> bool:
 def near(name: str) -> str:
     """The same function, of arguments that are within `NEAR`, or NaN."""
     return name + _NEAR_SUFFIX
+
+
+def within(name: str) -> str:
+    """The same function, of arguments that are within `WITHIN`, or NaN."""
+    return name + _WITHIN_SUFFIX
 
 
 INLINED = "alwaysinline nounwind willreturn memory(none)"
@@ -136,10 +144,10 @@ def _instruction(name: str) -> str:
 
 
 def definition(name: str, kind: str, lanes: int, on_gpu: bool = False) -> tuple[Body, str]:
-    plain = name.removesuffix(_NEAR_SUFFIX)
+    plain = name.removesuffix(_NEAR_SUFFIX).removesuffix(_WITHIN_SUFFIX)
     row = (ON_GPUS.get(plain) if on_gpu and kind == "f32" else None) or ROWS[plain]
     assert kind in row.kinds, f"{name} of {kind} is not written"
-    body = Body(lanes, on_gpu, is_near=name != plain)
+    body = Body(lanes, on_gpu, is_near=name != plain, is_within=name == within(plain))
     type_ = body.type(kind)
     parameters = [VectorValue(body, kind, f"%{letter}") for letter in "xy"[: row.arity]]
     result = row.write(*parameters)

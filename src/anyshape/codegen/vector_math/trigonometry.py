@@ -39,6 +39,8 @@ from anyshape.codegen.vector_math.operations import (
 
 # Up to here, subtracting k pi / 2 in three pieces leaves r within an ulp.
 CODY_WAITE_LIMIT = {"f32": 2.0**17, "f64": 2.0**25}
+# Less than pi / 2 by more than ranges leave out of rounding.
+HALF_TURN_LIMIT = 1.5
 
 
 def reduced(x: VectorValue) -> tuple[VectorValue, VectorValue]:
@@ -81,13 +83,19 @@ def sin_f32(x: VectorValue) -> VectorValue:
 
     Rounding must not take it beyond 1.
     """
+    if x.body.is_within:
+        return _sin_of_half_turn(x, x)
     first, second, third = SPLIT["pi_from_below", x.kind]
     k, integer = nearest_integer(x, SPLIT["two_over_pi", x.kind][0] / 2)
     # As with quarters, the first step is exact. Nothing positive is added to -0.
     r = fma(k, -third, fma(k, -second, fma(k, -first, x)))
+    return unless_huge("sin", x, _sin_of_half_turn(r, flip_sign(r, integer << 31)))
+
+
+def _sin_of_half_turn(r: VectorValue, sign: VectorValue) -> VectorValue:
     z, a = r * r, absolute(r)
-    size = fma(a * z, horner(z, POLYNOMIALS["sin_of_half_turn", x.kind]), a)
-    return unless_huge("sin", x, copysign(at_most(size, 1.0), flip_sign(r, integer << 31)))
+    size = fma(a * z, horner(z, POLYNOMIALS["sin_of_half_turn", r.kind]), a)
+    return copysign(at_most(size, 1.0), sign)
 
 
 def sin_f64(x: VectorValue) -> VectorValue:
