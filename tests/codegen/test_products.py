@@ -4,6 +4,7 @@ what it is told by addresses, and says what it was asked."""
 from __future__ import annotations
 
 import ctypes
+import itertools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -154,8 +155,8 @@ PROGRAMS: dict[str, tuple[Callable[[Tensor], Any], list[int]]] = {
     "three": (_each(W[:3]), [3]),
     "three with biases": (_each(W[:3], B[:3]), [3]),
     "one bias for all": (_each(W[:3], [B[0]] * 3), [3]),
-    "downwards, where results go up": (_each(W[2::-1]), [1, 1, 1]),
-    "downwards with biases": (_each(W[2::-1], B[2::-1]), [1, 1, 1]),
+    "downwards": (_each(W[2::-1]), [3]),
+    "downwards with biases": (_each(W[2::-1], B[2::-1]), [3]),
     "biases against weights": (_each(W[:3], B[2::-1]), [1, 1, 1]),
     "two and two": (_each([W[0], W[3], W[1], W[2]]), [2, 2]),
     "one weight twice": (_each([W[0], W[0]]), [1, 1]),
@@ -208,6 +209,44 @@ def test_weights_anywhere() -> None:
     """Any two are at an equal distance."""
     library = Library()
     assert sum(_compared(_each(APART), library, torch.bfloat16)) == 3
+
+
+def _in_order(order: Sequence[int], lasting: str) -> Callable[[Tensor], Any]:
+    """Layers whose weights lie in this order; some results last."""
+
+    def function(x: Tensor) -> Any:
+        before = q = v = x
+        for _ in range(5):
+            q, k, v = (F.linear(x, W[place]) for place in order)
+            x = x + F.linear((q * k + v.sin()).tanh(), W[3])
+            if lasting == "into the next layer":
+                x = x + before * 0.5
+                before = k
+        return (x, q, v.sin()) if lasting == "to the end" else x
+
+    return function
+
+
+@pytest.mark.parametrize("lasting", ["", "into the next layer", "to the end"])
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))), ids=str)
+def test_results_in_the_order_of_weights(order: tuple[int, ...], lasting: str) -> None:
+    """They change places, with what takes theirs."""
+    library = Library()
+    found = _compared(_in_order(order, lasting), library, torch.bfloat16)
+    assert sum(found) == 20
+    if not lasting and order in ((0, 1, 2), (2, 1, 0)):
+        assert max(found) >= 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=str)
+def test_two_are_always_one(order: tuple[int, ...]) -> None:
+    def function(x: Tensor) -> Tensor:
+        for _ in range(4):
+            gate, up = (F.linear(x, W[place], B[place]) for place in order)
+            x = F.linear(F.silu(gate) * up, W[2])
+        return x.relu()
+
+    assert sorted(_compared(function, Library(), torch.bfloat16)) == [1] * 4 + [2] * 4
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,7 @@ class LoopBody:
         steps: Sequence[Step],
         scratch: Mapping[int, str],
         numbers: Sequence[str],
+        movable: Mapping[str, Sequence[str]],
     ) -> None:
         self._name = name
         self._rounds = rounds
@@ -159,7 +160,7 @@ class LoopBody:
                 )
                 self._pointers[n] = data
                 writing.adopt(n, data, handle)
-        calls = ExternCalls(writing, own, known)
+        calls = ExternCalls(writing, own, known, movable)
         for place, step in enumerate(own):
             if isinstance(step, Launch):
                 memory = scratch.get(first + place)

@@ -62,11 +62,59 @@ def product_of(step: Step, buffers: Mapping[str, Buffer]) -> Product | None:
     return Product(kind, (*sizes, *strides, *batch), a, b, d, bias)
 
 
-class ExternCalls:
-    """The C functions that a list of steps calls."""
+def parts_of(group: Sequence[int], products: Mapping[int, Product]) -> list[list[int]]:
+    """Those of a group that may be one product."""
+    parts: dict[object, list[int]] = {}
+    for number in group:
+        product = products.get(number)
+        alike = number if product is None else (product.kind, product.words)
+        parts.setdefault(alike, []).append(number)
+    return list(parts.values())
 
-    def __init__(self, steps: Steps, own: Sequence[Step], known: Known) -> None:
+
+def _groups(places: Mapping[int, int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for number in sorted(places):
+        if places[number] == 0:
+            found.append([])
+        found[-1].append(number)
+    return found
+
+
+def movable_results(
+    steps: Sequence[Step], buffers: Mapping[str, Buffer]
+) -> list[list[tuple[int, str]]]:
+    """Results of products that may be one, with the numbers of their steps: equal temporaries,
+    which may be in each other's place as well."""
+    found: list[list[tuple[int, str]]] = []
+    for group in _groups(branches_of(steps, buffers)):
+        products = {n: made for n in group if (made := product_of(steps[n], buffers)) is not None}
+        for part in parts_of(group, products):
+            results = [(n, products[n].d) for n in part if n in products]
+            buffers_ = [buffers[area.buffer] for _, area in results]
+            is_whole = all(
+                area.offset == 0 and own.role == "temporary"
+                for (_, area), own in zip(results, buffers_, strict=True)
+            )
+            alike = {(own.sizes, own.strides, own.dtype) for own in buffers_}
+            if len(results) > 1 and is_whole and len(alike) == 1:
+                found.append([(n, area.buffer) for n, area in results])
+    return found
+
+
+class ExternCalls:
+    """The C functions that a list of steps calls. `movable`: buffers that may be in each other's
+    place, and what else is in that of each."""
+
+    def __init__(
+        self,
+        steps: Steps,
+        own: Sequence[Step],
+        known: Known,
+        movable: Mapping[str, Sequence[str]],
+    ) -> None:
         self._steps = steps
+        self._movable = movable
         self._own = own
         products = known.abi.products
         self._in_branches = known.abi.branches
@@ -86,7 +134,7 @@ class ExternCalls:
         group = [number]
         while place is not None and self._places.get(group[-1] + 1, 0) == len(group):
             group.append(group[-1] + 1)
-        parts = self._parts(group)
+        parts = parts_of(group, self._products)
         branches = self._in_branches and len(parts) > 1
         for branch, part in enumerate(parts):
             if branches:
@@ -95,21 +143,17 @@ class ExternCalls:
         if branches:
             self._steps.branch(END)
 
-    def _parts(self, group: Sequence[int]) -> list[list[int]]:
-        """Those that may be one product."""
-        parts: dict[object, list[int]] = {}
-        for number in group:
-            product = self._products.get(number)
-            alike = number if product is None else (product.kind, product.words)
-            parts.setdefault(alike, []).append(number)
-        return list(parts.values())
-
     def _call_alike(self, numbers: Sequence[int]) -> None:
         products = [self._products[each] for each in numbers if each in self._products]
         if not products:
             for number in numbers:
                 self._steps.call(self._extern(number))
             return
+        results = [each.d.buffer for each in products]
+        if len(products) > 1 and all(name in self._movable for name in results):
+            # Results in the order of their weights, or they would not be one product.
+            in_place = [self._movable[name] for name in results]
+            self._steps.in_order_of([each.b for each in products], in_place)
         left = self._steps.multiply(products)
         for place, number in enumerate(numbers):
             with self._steps.only_if_bit(left, place):

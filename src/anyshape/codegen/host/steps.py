@@ -96,6 +96,8 @@ class Steps:
         self._given = given
         self._handed = handed or {}
         self._status = lines.stack("i64", hint="status")
+        #: where buffers are that have changed places
+        self._moved: dict[str, str] = {}
         #: strings, which have to stand beside the function
         self.globals: list[str] = []
         self._adopted: dict[str, str] = {}
@@ -111,7 +113,7 @@ class Steps:
         let = self._lines.let
         code = self._known.kernels[step.kernel]
         arrays = [
-            self._array("ptr", [self._pointer(name) for name in step.buffers]),
+            self._array("ptr", [self._where(name) for name in step.buffers]),
             self._array("i64", [self._sizes.of(size) for size in step.sizes]),
             self._array("double", [self._numbers[name] for name in step.numbers]),
             scratch or "null",
@@ -168,6 +170,22 @@ class Steps:
     def branch(self, number: int) -> None:
         """What is called from now on is in a branch: `branches.py`."""
         self._lines.do(f"call void @anyshape_gpu_branch(i64 {number})")
+
+    def _where(self, buffer: str) -> str:
+        return self._moved.get(buffer) or self._pointer(buffer)
+
+    def in_order_of(self, areas: Sequence[Area], groups: Sequence[Sequence[str]]) -> None:
+        """Let buffers change places where that puts them in the order of these areas, from low
+        addresses to high ones. `groups`: those in one place, for each of the areas."""
+        let = self._lines.let
+        first, last = self._start(areas[0]), self._start(areas[-1])
+        places = [self._where(names[0]) for names in groups]
+        falls = let(f"icmp ult ptr {last}, {first}")
+        rises = let(f"icmp ult ptr {places[0]}, {places[-1]}")
+        turns = let(f"icmp eq i1 {falls}, {rises}")
+        for names, here, there in zip(groups, places, places[::-1], strict=True):
+            moved = let(f"select i1 {turns}, ptr {there}, ptr {here}", "moved")
+            self._moved |= dict.fromkeys(names, moved)
 
     def multiply(self, products: Sequence[ProductAreas]) -> str:
         """Products of one matrix by the library: a bit for each that is left, as a value."""
@@ -321,7 +339,7 @@ class Steps:
         return let(f"load ptr, ptr {slot}", "h")
 
     def _start(self, area: Area) -> str:
-        pointer = self._pointer(area.buffer)
+        pointer = self._where(area.buffer)
         if area.offset == 0:
             return pointer
         width = WIDTH[self._known.buffers[area.buffer].dtype]
