@@ -54,7 +54,7 @@ def chosen(
             all(addresses[number] % by == 0 for number, by in rule.aligned)
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
-            and (rule.index_bits == 64 or _is_near(rule, sizes))
+            and ((rule.index_bits == 64 and not rule.near) or _is_near(rule, sizes))
             and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule
@@ -81,6 +81,8 @@ def geometry(
         return _rows(rule, points, depth, private, most_shared, room)
     if rule.form == "strips":
         return _strips(rule, points, -(-length // rule.lanes), depth, most_shared, room)
+    if rule.form == "attention":
+        return Geometry(points, (rule.block, 1), private) if points > 0 else None
     if rule.form == "columns":
         points *= -(-length // rule.lanes)
     if points <= 0:

@@ -8,6 +8,8 @@ from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm.casts import BF16_PAIR
 from anyshape.codegen.llvm.emitter import Emitter
 from anyshape.codegen.llvm.values import compute
+from anyshape.codegen.nvptx.attention import EXP2_TEXT
+from anyshape.codegen.nvptx.attention_plan import CHUNK, AttentionShape
 from anyshape.codegen.nvptx.block_group import DECLARATIONS
 from anyshape.codegen.nvptx.block_reduce import (
     LEFT_FOR_KERNELS,
@@ -19,6 +21,7 @@ from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.kernel import kernel_function
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
 from anyshape.codegen.nvptx.strips import MOST_THREADS as STRIP_THREADS
+from anyshape.codegen.nvptx.tensor_products import DECLARATIONS as TENSOR_CORES
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
@@ -79,7 +82,7 @@ class LaunchRule:
     fewest: int
     #: whether a row is a tile
     tiled: bool
-    #: bytes of private memory of a row, or of a thread
+    #: bytes of private memory of a row, or of a thread; of attention, of shared memory of a block
     private: Size
     multiples: tuple[Size, ...]
     #: what must not be less than the lanes but one
@@ -91,6 +94,8 @@ class LaunchRule:
     index_bits: int
     #: what it says if the check of this number fails
     checks: tuple[str, ...]
+    #: whether it is only for sizes and coordinates of 31 bits, without another for others
+    near: bool
     #: threads of a block, where there are many points or short rows
     block: int
     #: threads that share a row, at most
@@ -120,7 +125,7 @@ def functions_of(
     plans = (
         replace(gpu, index_bits=bits)
         for gpu in gpu_plans(kernel, choice)
-        for bits in ((32, 64) if gpu.divides else (64,))
+        for bits in ((32, 64) if gpu.divides else (gpu.index_bits,))
     )
     return tuple(KernelFunction(gpu, _rule(f"{name}_{_kind(gpu)}", gpu)) for gpu in plans)
 
@@ -140,6 +145,10 @@ def module_text(function: KernelFunction, counts: Counts, target: Target) -> str
     made_of = definitions(sorted(e.functions), on_gpu=True)
     if Machine.of(target).rounds_bf16:
         made_of += _BF16_PAIR
+    if gpu.attention is not None:
+        made_of += EXP2_TEXT
+        if gpu.attention.halves is not None:
+            made_of += TENSOR_CORES
     parts = [_HEAD, partial_array(_states(gpu)), shared, text, made_of]
     return join_module([*parts, _metadata(rule)])
 
@@ -152,6 +161,8 @@ def _states(gpu: GpuPlan) -> int:
 
 def _kind(gpu: GpuPlan) -> str:
     """What a function is called behind the kernel's name."""
+    if gpu.attention is not None:
+        return "plain" if gpu.attention.halves is None else "tensor"
     access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
     held = f"x{gpu.each}" if gpu.each else ""
     flat = "_flat" if gpu.plan.flat is not None else ""
@@ -161,7 +172,7 @@ def _kind(gpu: GpuPlan) -> str:
 def _metadata(rule: LaunchRule) -> str:
     """Also how many threads a block may have, or the assembler would take more registers than there
     are for them."""
-    if rule.form not in ("rows", "strips"):
+    if rule.form not in ("rows", "strips", "attention"):
         return "!0 = !{}"
     most = STRIP_THREADS if rule.form == "strips" else max(rule.row_threads, rule.block)
     threads = f'!1 = !{{ptr @{rule.name}, !"maxntidx", i32 {most}}}'
@@ -190,7 +201,41 @@ def _vectors(stage: Stage, lanes: int) -> Size:
     return product([*others, ceildiv(last, lanes)])
 
 
+def _attention_rule(name: str, gpu: GpuPlan, shape: AttentionShape) -> LaunchRule:
+    *outer, queries = (axis.extent for axis in gpu.plan.kernel.axes)
+    return LaunchRule(
+        name=name,
+        form=gpu.form,
+        lanes=CHUNK,
+        points=product([*outer, ceildiv(queries, shape.rows)]),
+        length=0,
+        depth=0,
+        part_bytes=0,
+        each=0,
+        fewest=0,
+        tiled=False,
+        private=shape.shared,
+        multiples=gpu.multiples,
+        at_least=(),
+        aligned=_aligned(gpu),
+        serial=False,
+        index_bits=64,
+        checks=(),
+        near=gpu.index_bits == 32,
+        block=shape.threads,
+        row_threads=shape.threads,
+        rounds=0,
+        share=0,
+    )
+
+
+def _aligned(gpu: GpuPlan) -> tuple[tuple[int, int], ...]:
+    return tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned)
+
+
 def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
+    if gpu.attention is not None:
+        return _attention_rule(name, gpu, gpu.attention)
     kernel, column = gpu.plan.kernel, gpu.plan.column
     outer = kernel.axes if column is None else kernel.axes[:-1]
     lengths = [product([axis.extent for axis in stage.axes[-1:]]) for stage in kernel.stages]
@@ -210,10 +255,11 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         private=_private(gpu) if kernel.private and not gpu.each else 0,
         multiples=gpu.multiples,
         at_least=gpu.at_least,
-        aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
+        aligned=_aligned(gpu),
         serial=gpu.serial,
         index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
+        near=False,
         block=THREADS if gpu.tiled else gpu.choice.threads,
         row_threads=gpu.choice.row_threads if gpu.each else _ROW_THREADS,
         rounds=1 if gpu.tiled else gpu.each or gpu.choice.each if gpu.form == "rows" else 0,

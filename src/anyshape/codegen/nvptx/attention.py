@@ -1,0 +1,424 @@
+"""Attention on a GPU: a block of threads has a tile of queries, and goes through the keys.
+
+Scores are where products of tensor cores leave them: of 16 queries and 8 keys a thread has two
+neighbouring keys of the queries `lane / 4` and 8 further. Each is made into a score at its own
+coordinates. Of the tiles before it a row keeps its maximum, the sum of its weights, of which each
+of four threads has a part, and its weighted values, which are scaled down when the maximum grows.
+
+Weights of bfloat16 and float32 are divided by a power of two that is larger than the number of
+keys: a sum of values is finite where their mean is. (Those of float16 are finite anyway, and would
+lose bits.) Tiles of which the mask hides everything are left out, unless a value is infinite or
+NaN; of those that it shows as a whole, and of none that ends within the tile, it is not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from anyshape.codegen.ir_builder import float_literal, literal
+from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
+from anyshape.codegen.llvm.casts import cast
+from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
+from anyshape.codegen.llvm.memory import store
+from anyshape.codegen.llvm.sizes import narrow_size
+from anyshape.codegen.nvptx.attention_plan import COLUMNS, FRAGMENT, WARP, AttentionShape
+from anyshape.codegen.nvptx.block_reduce import shuffled
+from anyshape.codegen.nvptx.mask_tiles import MaskTiles
+from anyshape.loops.attention import LARGEST, LOGSUMEXP, PRODUCT, AttentionParts, parts_of
+from anyshape.loops.expr import Axis, Scalar, reached
+from anyshape.symbolic import Size
+
+#: Of a fragment: [fragment of queries][eight keys][query 0, 0, 8, 8 and key 0, 1, 0, 1]
+Fragments = list[list[list[str]]]
+
+#: Rows that a thread has of a fragment.
+_ROWS: Final = 2
+_LOG2E: Final = literal(math.log2(math.e), "f32")
+_LOWEST: Final = float_literal(-math.inf)
+_ZERO: Final = float_literal(0.0)
+#: Of all threads that have a part of a row.
+_QUAD: Final = (1, 2)
+EXP2: Final = "as.gpu.exp2"
+#: The instruction itself.
+EXP2_TEXT: Final = f"""
+define internal float @{EXP2}(float %x) alwaysinline nounwind willreturn memory(none) {{
+  %y = call float asm "ex2.approx.ftz.f32 $0, $1;", "=f,f"(float %x)
+  ret float %y
+}}
+"""
+
+
+class Products(Protocol):
+    """How a block multiplies, and what it has in shared memory for that."""
+
+    def begin(self, some: str, tile: str) -> None:
+        """Fetch the queries, and the first tile if there is some."""
+        ...
+
+    def ready(self, tile: str, following: str, more: str, place: str) -> None:
+        """Wait for a tile; begin to fetch the one that follows if there are more. `place`: which
+        of the stages it is in."""
+        ...
+
+    def scores(self, place: str) -> Fragments: ...
+
+    def weigh(self, weights: Fragments, sums: Fragments, place: str) -> Fragments:
+        """The sums and the weighted values of a tile."""
+        ...
+
+    def store(self, rows: Sequence[list[str]]) -> None: ...
+
+
+class AttentionBlock:
+    """The code for one tile of queries. All of it is run by all threads of the block."""
+
+    def __init__(self, e: Emitter, shape: AttentionShape) -> None:
+        self.e, self.shape = e, shape
+        self.queries = e.kernel.axes[-1]
+        (self.stage,) = e.kernel.stages
+        self.keys, self.depth, self.width = self.stage.axes
+        self.parts: AttentionParts = parts_of(e.kernel)
+        self.level = len(e.levels) - 1
+        self.written = frozenset(part.buffer for part in self.stage.stores)
+        #: as the host says whether sizes are small
+        self.int = f"i{e.index_bits}"
+        self.has_share = shape.halves != "f16"
+
+    # -- numbers -------------------------------------------------------------------------------
+
+    def cut(self, text: str) -> str:
+        """A size, as coordinates are."""
+        if self.int == "i64" or text.isdigit():
+            return text
+        return self.e.let(f"trunc i64 {text} to {self.int}")
+
+    def coordinate(self, text: str) -> str:
+        """As the rest of the code has them."""
+        return text if self.int == "i64" else self.e.let(f"zext nneg {self.int} {text} to i64")
+
+    def lane_number(self, text: str) -> str:
+        """A number of 32 bits, as coordinates are."""
+        return text if self.int == "i32" else self.e.let(f"zext nneg i32 {text} to i64")
+
+    def plus(self, a: str, b: str | int) -> str:
+        return a if b == 0 else self.e.let(f"add nuw nsw {self.int} {a}, {b}")
+
+    def smaller(self, a: str, b: str) -> str:
+        return self.e.let(f"call {self.int} @llvm.smin.{self.int}({self.int} {a}, {self.int} {b})")
+
+    def below(self, a: str, b: str) -> str:
+        return self.e.let(f"icmp slt {self.int} {a}, {b}")
+
+    def scope(self) -> None:
+        """Loads stand where the tile of queries is known to exist."""
+        self.e.stage = StageScope(self.level, self.level, self.written)
+
+    def float(self, name: str, *args: str) -> str:
+        return self.e.let(f"{name} float {', '.join(args)}")
+
+    def multiply_add(self, a: str, b: str, c: str) -> str:
+        return self.e.let(f"call float @llvm.fma.f32(float {a}, float {b}, float {c})")
+
+    def exp2(self, text: str) -> str:
+        return self.e.let(f"call float @{EXP2}(float {text})")
+
+    def maximum(self, a: str, b: str) -> str:
+        return ROWS["maximum"](OperationCall(self.e, "f32", 0, (a, b)))
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def write(self, tile: str, products: Callable[[AttentionBlock], Products]) -> None:
+        e, shape = self.e, self.shape
+        e.takes_rounds = True
+        self._set_rows(tile)
+        self.scope()
+        self.length = self.cut(narrow_size(e, self.keys.extent))
+        more = self.plus(self.length, shape.keys - 1)
+        self.tiles = e.let(f"udiv {self.int} {more}, {shape.keys}")
+        self.share, self.unshared = self._share() if self.has_share else ("", "")
+        made = products(self)
+        mask = MaskTiles(self)
+        first, is_full = mask.next_tile("0")
+        some = self.below(first, self.tiles)
+        made.begin(some, first)
+        rows = _ROWS * shape.fragments
+        columns = shape.padded_width // COLUMNS
+        states = [first, is_full, "0", *[_LOWEST] * rows, *[_ZERO] * rows]
+        states += [_ZERO] * (shape.fragments * columns * 4)
+        types = [self.int, "i1", "i32", *["float"] * (len(states) - 3)]
+
+        def tiles(own: States) -> tuple[States, str]:
+            tile, is_full, place = own[:3]
+            following, next_full = mask.next_tile(self.plus(tile, 1))
+            more = self.below(following, self.tiles)
+            made.ready(tile, following, more, place)
+            found = self._tile(made, tile, is_full, place, own[3:])
+            other = e.let(f"sub i32 {shape.stage_bytes}, {place}") if shape.stages > 1 else "0"
+            return [following, next_full, other, *found], more
+
+        ended = e.when(some, states, types, lambda: e.repeat(states, types, tiles))
+        self._results(made, ended[3:])
+        e.takes_rounds = False
+
+    def _set_rows(self, tile: str) -> None:
+        """Which queries this thread has: those of its fragments, and then those that it looks at
+        for the whole block. Of those that do not exist, the last one."""
+        e, shape = self.e, self.shape
+        e.do("%lane = and i32 %tid, 31")
+        e.do("%warp = lshr i32 %tid, 5")
+        self.lane, self.warp = "%lane", "%warp"
+        self.quad = e.let("and i32 %lane, 3")
+        length = self.cut(narrow_size(e, self.queries.extent))
+        self.first = e.let(f"mul nuw nsw {self.int} {self.cut(tile)}, {shape.rows}")
+        last = e.let(f"sub {self.int} {length}, 1")
+        self.last = self.smaller(self.plus(self.first, shape.rows - 1), last)
+        of_warp = e.let(f"mul nuw nsw i32 %warp, {FRAGMENT * shape.fragments}")
+        own = self.lane_number(e.let(f"add nuw nsw i32 {of_warp}, {e.let('lshr i32 %lane, 2')}"))
+        near = self.plus(self.first, own)
+        self.query_count = length
+        self.rows = [
+            self.plus(near, FRAGMENT * fragment + 8 * row)
+            for fragment in range(shape.fragments)
+            for row in range(_ROWS)
+        ]
+        begin = self.plus(self.first, self.lane_number("%lane"))
+        looked_at = [self.plus(begin, WARP * n) for n in range(-(-shape.rows // WARP))]
+        places = [self.coordinate(self.smaller(row, last)) for row in (*self.rows, *looked_at)]
+        e.loops[self.queries.symbol] = Loop(
+            self.level, places[0], self.queries.extent, tuple(places)
+        )
+
+    def _share(self) -> tuple[str, str]:
+        """How many bits weights are smaller by, as a float, and what they have to be multiplied by
+        to be what they would be."""
+        e = self.e
+        zeros = e.let(f"call {self.int} @llvm.ctlz.{self.int}({self.int} {self.length}, i1 false)")
+        bits = e.let(f"sub {self.int} {self.int[1:]}, {zeros}")
+        if self.int == "i64":
+            bits = e.let(f"trunc i64 {bits} to i32")
+        raised = e.let(f"shl i32 {e.let(f'add i32 {bits}, 127')}, 23")
+        number = e.let(f"uitofp i32 {bits} to float")
+        return number, e.let(f"bitcast i32 {raised} to float")
+
+    # -- a tile --------------------------------------------------------------------------------
+
+    def _tile(
+        self, made: Products, tile: str, is_full: str, place: str, states: States
+    ) -> States:
+        e, shape = self.e, self.shape
+        rows = _ROWS * shape.fragments
+        before, total = states[:rows], states[rows : 2 * rows]
+        first = e.let(f"mul nuw nsw {self.int} {tile}, {shape.keys}")
+        scores = self._masked(self._scored(made.scores(place), first), first, is_full)
+        largest, total, factors, weights = self._weights(scores, before, total)
+        columns = shape.padded_width // COLUMNS
+        sums = _nested(states[2 * rows :], columns)
+        for fragment, own in enumerate(sums):
+            for part in own:
+                for n in range(4):
+                    factor = factors[_ROWS * fragment + n // 2]
+                    part[n] = self.float("fmul", part[n], factor)
+        sums = made.weigh(weights, sums, place)
+        return [*largest, *total, *_flat(sums)]
+
+    def _scored(self, products: Fragments, first: str) -> Fragments:
+        """What becomes of the products."""
+        parts = self.parts
+        if parts.score is parts.product:
+            return products
+
+        def one(text: str, row: int, inside: str) -> str:
+            e = self.e
+            value = cast(e, text, "f32", parts.product.dtype, False)
+            e.row_levels[PRODUCT] = len(e.levels) - 1
+            e.at_hand[parts.product, row] = IrValue(value, parts.product.dtype, False)
+            found = e.value(parts.score)
+            del e.at_hand[parts.product, row]
+            return cast(e, found.text, found.dtype, "f32", False)
+
+        return self._each(products, first, [parts.score], one)
+
+    def _masked(self, scores: Fragments, first: str, is_full: str) -> Fragments:
+        e, seen = self.e, self.parts.seen
+
+        def one(text: str, row: int, inside: str) -> str:
+            shown = inside
+            if seen is not None:
+                shown = e.let(f"and i1 {inside}, {e.value(seen).text}")
+            return self.e.let(f"select i1 {shown}, float {text}, float {_LOWEST}")
+
+        def masked() -> States:
+            return _flat(self._each(scores, first, [] if seen is None else [seen], one))
+
+        flat = _flat(scores)
+        partly = e.let(f"xor i1 {is_full}, true")
+        found = e.when(partly, flat, ["float"] * len(flat), masked)
+        return _nested(found, self.shape.keys // COLUMNS)
+
+    def _each(
+        self,
+        values: Fragments,
+        first: str,
+        of: list[Scalar],
+        one: Callable[[str, int, str], str],
+    ) -> Fragments:
+        """Something of each element. `of`: what is asked for there. Keys that do not exist are read
+        as the last one."""
+        e, symbol = self.e, self.keys.symbol
+        reads = any(each.op == "load" and symbol in each.free for each in reached(of))
+        reads = reads or any(
+            each in e.positions for scalar in reached(of) for each in scalar.free
+        )
+        near = self.plus(first, self.lane_number(e.let(f"shl nuw nsw i32 {self.quad}, 1")))
+        last = e.let(f"sub {self.int} {self.length}, 1") if reads else ""
+        made: Fragments = [[["" for _ in part] for part in own] for own in values]
+        self.scope()
+        for number in range(len(values[0])):
+            for column in range(2):
+                key = self.plus(near, COLUMNS * number + column)
+                inside = self.below(key, self.length)
+                there = self.coordinate(self.smaller(key, last) if reads else key)
+                e.loops[symbol] = Loop(e.enter(), there, self.keys.extent)
+                for fragment, own in enumerate(values):
+                    for row in range(_ROWS):
+                        e.copy = _ROWS * fragment + row
+                        n = 2 * row + column
+                        made[fragment][number][n] = one(own[number][n], e.copy, inside)
+                e.leave()
+        e.copy = 0
+        del e.loops[symbol]
+        self.scope()
+        return made
+
+    def _weights(
+        self, scores: Fragments, before: States, total: States
+    ) -> tuple[States, States, States, Fragments]:
+        """The maxima and the sums of rows, by what the sums before are scaled, and weights."""
+        largest: States = []
+        sums: States = []
+        factors: States = []
+        for fragment, own in enumerate(scores):
+            for row in range(_ROWS):
+                number = _ROWS * fragment + row
+                found = [part[2 * row + column] for part in own for column in range(2)]
+                most = self._tree(found, self.maximum)
+                for distance in _QUAD:
+                    most = self.maximum(most, shuffled(self.e, "float", most, "bfly", str(distance)))
+                most = self.maximum(before[number], most)
+                least = self._finite(most)
+                off = self.float("fsub", before[number], least)
+                factor = self.exp2(self.float("fmul", off, _LOG2E))
+                powers = self._powers(found, least)
+                added = self._tree(powers, lambda a, b: self.float("fadd", a, b))
+                for place, power in enumerate(powers):
+                    own[place // 2][2 * row + place % 2] = power
+                largest.append(most)
+                factors.append(factor)
+                sums.append(self.multiply_add(total[number], factor, added))
+        return largest, sums, factors, scores
+
+    def _powers(self, scores: list[str], least: str) -> list[str]:
+        """Of float32, the difference comes first: scores may be large, and close to each other."""
+        if self.shape.halves:
+            below = self.float("fmul", least, _LOG2E)
+            if self.has_share:
+                below = self.float("fadd", below, self.share)
+            below = self.e.let(f"fneg float {below}")
+            return [self.exp2(self.multiply_add(each, _LOG2E, below)) for each in scores]
+        less = self.e.let(f"fneg float {self.share}")
+        offs = [self.float("fsub", each, least) for each in scores]
+        return [self.exp2(self.multiply_add(each, _LOG2E, less)) for each in offs]
+
+    def _tree(self, values: list[str], combined: Callable[[str, str], str]) -> str:
+        while len(values) > 1:
+            pairs = zip(values[::2], values[1::2], strict=True)
+            values = [combined(a, b) for a, b in pairs]
+        return values[0]
+
+    def _finite(self, largest: str) -> str:
+        """What is subtracted from scores: nothing if all of them are minus infinity."""
+        is_lowest = self.e.let(f"fcmp oeq float {largest}, {_LOWEST}")
+        return self.e.let(f"select i1 {is_lowest}, float {_ZERO}, float {largest}")
+
+    # -- behind the keys -----------------------------------------------------------------------
+
+    def _results(self, made: Products, states: States) -> None:
+        """A row without a key has a sum of zero."""
+        e, shape = self.e, self.shape
+        rows = _ROWS * shape.fragments
+        largest, totals = states[:rows], states[rows : 2 * rows]
+        some = e.let(f"icmp sgt {self.int} {self.length}, 0")
+        found: list[list[str]] = []
+        sums = _nested(states[2 * rows :], shape.padded_width // COLUMNS)
+        for number in range(rows):
+            for distance in _QUAD:
+                other = shuffled(e, "float", totals[number], "bfly", str(distance))
+                totals[number] = self.float("fadd", totals[number], other)
+            none = e.let(f"fcmp oeq float {totals[number]}, {_ZERO}")
+            if not self.parts.is_zero_if_empty:
+                # Its softmax is NaN; without any column there is nothing to add up.
+                none = e.let(f"and i1 {none}, {e.let(f'xor i1 {some}, true')}")
+            one = float_literal(1.0)
+            divisor = e.let(f"select i1 {none}, float {one}, float {totals[number]}")
+            factor = self.float("fdiv", one, divisor)
+            own = sums[number // _ROWS]
+            each = [part[2 * (number % _ROWS) + column] for part in own for column in range(2)]
+            found.append([self.float("fmul", text, factor) for text in each])
+        made.store(found)
+        leads = e.let(f"icmp eq i32 {self.quad}, 0")
+        for part in self.stage.stores:
+            if part.value.data in (LARGEST, LOGSUMEXP):
+                for number in range(rows):
+                    text = largest[number]
+                    if part.value.data == LOGSUMEXP:
+                        text = self._logsumexp(text, totals[number])
+                    exists = self.below(self.rows[number], self.query_count)
+                    exists = e.let(f"and i1 {exists}, {leads}")
+                    text = cast(e, text, "f32", part.value.dtype, False)
+                    value = IrValue(text, part.value.dtype, False)
+                    e.copy = number
+                    e.run_if(exists, lambda p=part, v=value: self.put(p.buffer, p.address, v))
+        e.copy = 0
+
+    def _logsumexp(self, largest: str, total: str) -> str:
+        e = self.e
+        if self.has_share:
+            total = self.float("fmul", total, self.unshared)
+        e.functions.add(("log", "f32", 1))
+        wide = e.let(f"insertelement <1 x float> poison, float {total}, i64 0")
+        log = e.let(f"call <1 x float> @as.log.f32.v1(<1 x float> {wide})")
+        log = e.let(f"extractelement <1 x float> {log}, i64 0")
+        found = self.float("fadd", self._finite(largest), log)
+        infinite = e.let(f"fcmp oeq float {largest}, {float_literal(math.inf)}")
+        return e.let(f"select i1 {infinite}, float {largest}, float {found}")
+
+    def put(self, buffer: str, address: Size, value: IrValue) -> None:
+        store(self.e, buffer, address, value, "set", None)
+
+    def at(self, axes: list[tuple[Axis, str]], body: Callable[[], None]) -> None:
+        """Code of a level of its own where axes have these variables."""
+        e = self.e
+        kept = {axis.symbol: e.loops.get(axis.symbol) for axis, _ in axes}
+        level = e.enter()
+        for axis, text in axes:
+            e.loops[axis.symbol] = Loop(level, text, axis.extent)
+        self.scope()
+        body()
+        e.leave()
+        for symbol, loop in kept.items():
+            if loop is None:
+                del e.loops[symbol]
+            else:
+                e.loops[symbol] = loop
+        self.scope()
+
+
+def _flat(values: Fragments) -> list[str]:
+    return [text for own in values for part in own for text in part]
+
+
+def _nested(values: list[str], columns: int) -> Fragments:
+    parts = [list(values[n : n + 4]) for n in range(0, len(values), 4)]
+    return [parts[n : n + columns] for n in range(0, len(parts), columns)]
