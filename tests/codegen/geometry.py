@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from anyshape.codegen.nvptx.module import LaunchRule
+from anyshape.codegen.nvptx.narrow_integers import COORDINATES
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, evaluate
 from anyshape.symbolic.expr import symbols_of
@@ -55,6 +56,7 @@ def chosen(
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
             and ((rule.index_bits == 64 and not rule.near) or _is_near(rule, sizes))
+            and all(_value(size, sizes) < COORDINATES for size in rule.near)
             and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule

@@ -156,7 +156,7 @@ def _code(launch: Launch, target: GpuTarget, choice: GpuChoice) -> _KernelCode:
 def _is_for_nearly_all(rule: LaunchRule) -> bool:
     """Whether what comes behind this one is seldom needed: for more elements than nearly all
     tensors have, or for addresses that few of them begin at."""
-    return rule.index_bits == 32 or rule.near
+    return rule.index_bits == 32 or bool(rule.near)
 
 
 def _resident_blocks(rule: LaunchRule, function: int, device: int) -> int:

@@ -22,6 +22,7 @@ from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.codegen.nvptx.block_group import COUNTER
 from anyshape.codegen.nvptx.kernel import OWN
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
+from anyshape.codegen.nvptx.narrow_integers import COORDINATES
 from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, Symbol, ceildiv
@@ -123,7 +124,7 @@ def _sizes(rule: LaunchRule) -> list[Size]:
     vectors = ceildiv(rule.length, rule.lanes)
     sizes = [_points(rule), vectors, rule.depth, rule.private, rule.length]
     far = [_elements(rule)] if rule.index_bits == 32 or rule.near else []
-    return [*sizes, *rule.multiples, *rule.at_least, *far]
+    return [*sizes, *rule.multiples, *rule.at_least, *far, *rule.near]
 
 
 def _elements(rule: LaunchRule) -> Size:
@@ -157,6 +158,9 @@ def _fits(lines: FunctionBody, rule: LaunchRule, counts: Counts, sizes: Sizes) -
         rests.append(lines.let(f"zext i1 {long} to i64"))
     if rule.near:
         is_far = lines.let(f"xor i1 {_is_near(lines, rule, counts, sizes)}, true")
+        for size in rule.near:
+            is_large = lines.let(f"icmp uge i64 {sizes.of(size)}, {COORDINATES}")
+            is_far = lines.let(f"or i1 {is_far}, {is_large}")
         rests.append(lines.let(f"zext i1 {is_far} to i64"))
     if not rests:
         return "true"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm.casts import BF16_PAIR
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.nvptx.attention import EXP2_TEXT
 from anyshape.codegen.nvptx.attention_plan import CHUNK, AttentionShape
@@ -19,12 +20,14 @@ from anyshape.codegen.nvptx.block_reduce import (
 )
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.kernel import kernel_function
+from anyshape.codegen.nvptx.narrow_integers import NarrowIntegers
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
 from anyshape.codegen.nvptx.strips import MOST_THREADS as STRIP_THREADS
 from anyshape.codegen.nvptx.tensor_products import DECLARATIONS as TENSOR_CORES
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
+from anyshape.loops.expr import Scalar
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.operations import OF_THE_C_LIBRARY
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -94,8 +97,9 @@ class LaunchRule:
     index_bits: int
     #: what it says if the check of this number fails
     checks: tuple[str, ...]
-    #: whether it is only for sizes and coordinates of 31 bits, without another for others
-    near: bool
+    #: if there are any: sizes of which coordinates are, which have to be small, as all that the
+    #: kernel is given
+    near: tuple[Size, ...]
     #: threads of a block, where there are many points or short rows
     block: int
     #: threads that share a row, at most
@@ -133,7 +137,7 @@ def functions_of(
 def module_text(function: KernelFunction, counts: Counts, target: Target) -> str:
     """Each function is a module of its own: threads make them side by side."""
     gpu, rule = function
-    e = Emitter(gpu.plan, Machine.of(target), compute)
+    e = Emitter(gpu.plan, Machine.of(target), _computing(gpu))
     e.is_aligned = gpu.is_aligned
     e.is_atomic = gpu.atomic
     e.index_bits = gpu.index_bits
@@ -151,6 +155,14 @@ def module_text(function: KernelFunction, counts: Counts, target: Target) -> str
             made_of += TENSOR_CORES
     parts = [_HEAD, partial_array(_states(gpu)), shared, text, made_of]
     return join_module([*parts, _metadata(rule)])
+
+
+def _computing(gpu: GpuPlan) -> Callable[[Emitter, Scalar], IrValue]:
+    if gpu.attention is None or gpu.index_bits == 64:
+        return compute
+    kernel = gpu.plan.kernel
+    axes = kernel.axes[-1].symbol, kernel.stages[0].axes[0].symbol
+    return NarrowIntegers(axes, kernel.positions).compute
 
 
 def _states(gpu: GpuPlan) -> int:
@@ -221,7 +233,7 @@ def _attention_rule(name: str, gpu: GpuPlan, shape: AttentionShape) -> LaunchRul
         serial=False,
         index_bits=64,
         checks=(),
-        near=gpu.index_bits == 32,
+        near=() if gpu.index_bits == 64 else (queries, gpu.plan.kernel.stages[0].axes[0].extent),
         block=shape.threads,
         row_threads=shape.threads,
         rounds=0,
@@ -259,7 +271,7 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         serial=gpu.serial,
         index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
-        near=False,
+        near=(),
         block=THREADS if gpu.tiled else gpu.choice.threads,
         row_threads=gpu.choice.row_threads if gpu.each else _ROW_THREADS,
         rounds=1 if gpu.tiled else gpu.each or gpu.choice.each if gpu.form == "rows" else 0,
