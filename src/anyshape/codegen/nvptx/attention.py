@@ -3,7 +3,8 @@
 Scores are where products of tensor cores leave them: of 16 queries and 8 keys a thread has two
 neighbouring keys of the queries `lane / 4` and 8 further. Each is made into a score at its own
 coordinates. Of the tiles before it a row keeps its maximum, the sum of its weights, of which each
-of four threads has a part, and its weighted values, which are scaled down when the maximum grows.
+of four threads has a part, and its weighted values. These are scaled down when the maximum has
+grown by much, which it seldom does behind the first tiles: weights may be 256 until then.
 
 Weights of bfloat16 and float32 are divided by a power of two that is larger than the number of
 keys: a sum of values is finite where their mean is. (Those of float16 are finite anyway, and would
@@ -38,6 +39,8 @@ _ROWS: Final = 2
 _LOG2E: Final = literal(math.log2(math.e), "f32")
 _LOWEST: Final = float_literal(-math.inf)
 _ZERO: Final = float_literal(0.0)
+#: Binary digits by which weights may be larger than one.
+_PATIENCE: Final = 8
 #: Of all threads that have a part of a row.
 _QUAD: Final = (1, 2)
 EXP2: Final = "as.gpu.exp2"
@@ -85,6 +88,8 @@ class AttentionBlock:
         #: as the host says whether sizes are small
         self.int = f"i{e.index_bits}"
         self.has_share = shape.halves != "f16"
+        #: eight of them
+        self.columns = shape.padded_width // COLUMNS
 
     # -- numbers -------------------------------------------------------------------------------
 
@@ -138,15 +143,15 @@ class AttentionBlock:
         more = self.plus(self.length, shape.keys - 1)
         self.tiles = e.let(f"udiv {self.int} {more}, {shape.keys}")
         self.share, self.unshared = self._share() if self.has_share else ("", "")
+        self._set_unit()
         made = products(self)
         mask = MaskTiles(self)
         first, is_full = mask.next_tile("0")
         some = self.below(first, self.tiles)
         made.begin(some, first)
         rows = _ROWS * shape.fragments
-        columns = shape.padded_width // COLUMNS
         states = [first, is_full, "0", *[_LOWEST] * rows, *[_ZERO] * rows]
-        states += [_ZERO] * (shape.fragments * columns * 4)
+        states += [_ZERO] * (shape.fragments * self.columns * 4)
         types = [self.int, "i1", "i32", *["float"] * (len(states) - 3)]
 
         def tiles(own: States) -> tuple[States, str]:
@@ -195,12 +200,44 @@ class AttentionBlock:
         to be what they would be."""
         e = self.e
         zeros = e.let(f"call {self.int} @llvm.ctlz.{self.int}({self.int} {self.length}, i1 false)")
-        bits = e.let(f"sub {self.int} {self.int[1:]}, {zeros}")
+        bits = e.let(f"sub {self.int} {int(self.int[1:]) + _PATIENCE}, {zeros}")
         if self.int == "i64":
             bits = e.let(f"trunc i64 {bits} to i32")
         raised = e.let(f"shl i32 {e.let(f'add i32 {bits}, 127')}, 23")
         number = e.let(f"uitofp i32 {bits} to float")
         return number, e.let(f"bitcast i32 {raised} to float")
+
+    def _set_unit(self) -> None:
+        """If scores are products times a factor, and it is not more than one, weights are powers of
+        another base, and products stay as they are."""
+        e = self.e
+        self.factor: str | None = None
+        self.is_unit = "false"
+        unit = float_literal(1.0)
+        scalar = self._factor()
+        if scalar is not None:
+            self.factor = factor = e.value(scalar).text
+            above = e.let(f"fcmp ogt float {factor}, {_ZERO}")
+            below = e.let(f"fcmp ole float {factor}, {unit}")
+            self.is_unit = e.let(f"and i1 {above}, {below}")
+            unit = e.let(f"select i1 {self.is_unit}, float {factor}, float {unit}")
+        self.unit = unit
+        self.base = self.float("fmul", unit, _LOG2E)
+        # By how much a maximum grows before sums are scaled down.
+        is_asked = any(part.value.data == LARGEST for part in self.stage.stores)
+        limit = _ZERO if is_asked else float_literal(float(_PATIENCE))
+        self.patience = self.float("fdiv", limit, self.base)
+
+    def _factor(self) -> Scalar | None:
+        """What products are multiplied with, the same for all queries and keys, by tensor cores: of
+        float32, scores are rounded as the program has them."""
+        score, product = self.parts.score, self.parts.product
+        if self.shape.halves is None or score.op != "mul" or product.dtype != "f32":
+            return None
+        others = [arg for arg in score.args if arg is not product]
+        if len(others) != 1 or {self.queries.symbol, self.keys.symbol} & others[0].free:
+            return None
+        return None if product in reached(others) else others[0]
 
     # -- a tile --------------------------------------------------------------------------------
 
@@ -208,26 +245,26 @@ class AttentionBlock:
         self, made: Products, tile: str, is_full: str, place: str, states: States
     ) -> States:
         e, shape = self.e, self.shape
-        rows = _ROWS * shape.fragments
-        before, total = states[:rows], states[rows : 2 * rows]
+        rows = len(self.rows)
         first = e.let(f"mul nuw nsw {self.int} {tile}, {shape.keys}")
         scores = self._masked(self._scored(made.scores(place), first), first, is_full)
-        largest, total, factors, weights = self._weights(scores, before, total)
-        columns = shape.padded_width // COLUMNS
-        sums = _nested(states[2 * rows :], columns)
-        for fragment, own in enumerate(sums):
-            for part in own:
-                for n in range(4):
-                    factor = factors[_ROWS * fragment + n // 2]
-                    part[n] = self.float("fmul", part[n], factor)
-        sums = made.weigh(weights, sums, place)
-        return [*largest, *total, *_flat(sums)]
+        states, weights = self._softmax(scores, states)
+        sums = made.weigh(weights, _nested(states[2 * rows :], self.columns), place)
+        return [*states[: 2 * rows], *_flat(sums)]
 
     def _scored(self, products: Fragments, first: str) -> Fragments:
         """What becomes of the products."""
         parts = self.parts
         if parts.score is parts.product:
             return products
+        if self.factor is not None:
+            flat, types = _flat(products), ["float"] * len(_flat(products))
+            odd = self.e.let(f"xor i1 {self.is_unit}, true")
+            factor = self.factor
+            by_itself = self.e.when(
+                odd, flat, types, lambda: [self.float("fmul", each, factor) for each in flat]
+            )
+            return _nested(by_itself, self.shape.keys // COLUMNS)
 
         def one(text: str, row: int, inside: str) -> str:
             e = self.e
@@ -292,44 +329,59 @@ class AttentionBlock:
         self.scope()
         return made
 
-    def _weights(
-        self, scores: Fragments, before: States, total: States
-    ) -> tuple[States, States, States, Fragments]:
-        """The maxima and the sums of rows, by what the sums before are scaled, and weights."""
-        largest: States = []
-        sums: States = []
-        factors: States = []
-        for fragment, own in enumerate(scores):
-            for row in range(_ROWS):
-                number = _ROWS * fragment + row
-                found = [part[2 * row + column] for part in own for column in range(2)]
-                most = self._tree(found, self.maximum)
-                for distance in _QUAD:
-                    most = self.maximum(most, shuffled(self.e, "float", most, "bfly", str(distance)))
-                most = self.maximum(before[number], most)
-                least = self._finite(most)
-                off = self.float("fsub", before[number], least)
-                factor = self.exp2(self.float("fmul", off, _LOG2E))
-                powers = self._powers(found, least)
-                added = self._tree(powers, lambda a, b: self.float("fadd", a, b))
-                for place, power in enumerate(powers):
-                    own[place // 2][2 * row + place % 2] = power
-                largest.append(most)
-                factors.append(factor)
-                sums.append(self.multiply_add(total[number], factor, added))
-        return largest, sums, factors, scores
+    def _softmax(self, scores: Fragments, states: States) -> tuple[States, Fragments]:
+        """What rows have so far, and the weights of a tile: its scores with the maximum subtracted
+        that rows had before, unless it has grown by much."""
+        e, rows = self.e, len(self.rows)
+        before = states[:rows]
+        found = [_of_row(scores, number) for number in range(rows)]
+        largest = [self._largest(own, most) for own, most in zip(found, before, strict=True)]
+        grown = "false"
+        for old, new in zip(before, largest, strict=True):
+            # True of NaN as well: both may be infinite.
+            by = self.float("fsub", new, old)
+            grown = e.let(f"or i1 {grown}, {e.let(f'fcmp ugt float {by}, {self.patience}')}")
+        types = ["float"] * len(states)
+        states = e.when(grown, states, types, lambda: self._scaled_down(states, largest))
+        for number, own in enumerate(found):
+            powers = self._powers(own, self._finite(states[number]))
+            added = self._tree(powers, lambda a, b: self.float("fadd", a, b))
+            states[rows + number] = self.float("fadd", states[rows + number], added)
+            _set_row(scores, number, powers)
+        return states, scores
+
+    def _largest(self, scores: list[str], before: str) -> str:
+        most = self._tree(scores, self.maximum)
+        for distance in _QUAD:
+            most = self.maximum(most, shuffled(self.e, "float", most, "bfly", str(distance)))
+        return self.maximum(before, most)
+
+    def _scaled_down(self, states: States, largest: States) -> States:
+        """What rows have, by their new maxima."""
+        rows = len(largest)
+        factors: list[str] = []
+        for old, new in zip(states, largest, strict=False):
+            off = self.float("fsub", old, self._finite(new))
+            factors.append(self.exp2(self.float("fmul", off, self.base)))
+        totals = zip(states[rows : 2 * rows], factors, strict=True)
+        made = [*largest, *(self.float("fmul", *pair) for pair in totals)]
+        for number, text in enumerate(states[2 * rows :]):
+            fragment = number // (4 * self.columns)
+            factor = factors[_ROWS * fragment + number % 4 // 2]
+            made.append(self.float("fmul", text, factor))
+        return made
 
     def _powers(self, scores: list[str], least: str) -> list[str]:
         """Of float32, the difference comes first: scores may be large, and close to each other."""
         if self.shape.halves:
-            below = self.float("fmul", least, _LOG2E)
+            below = self.float("fmul", least, self.base)
             if self.has_share:
                 below = self.float("fadd", below, self.share)
             below = self.e.let(f"fneg float {below}")
-            return [self.exp2(self.multiply_add(each, _LOG2E, below)) for each in scores]
+            return [self.exp2(self.multiply_add(each, self.base, below)) for each in scores]
         less = self.e.let(f"fneg float {self.share}")
         offs = [self.float("fsub", each, least) for each in scores]
-        return [self.exp2(self.multiply_add(each, _LOG2E, less)) for each in offs]
+        return [self.exp2(self.multiply_add(each, self.base, less)) for each in offs]
 
     def _tree(self, values: list[str], combined: Callable[[str, str], str]) -> str:
         while len(values) > 1:
@@ -351,7 +403,7 @@ class AttentionBlock:
         largest, totals = states[:rows], states[rows : 2 * rows]
         some = e.let(f"icmp sgt {self.int} {self.length}, 0")
         found: list[list[str]] = []
-        sums = _nested(states[2 * rows :], shape.padded_width // COLUMNS)
+        sums = _nested(states[2 * rows :], self.columns)
         for number in range(rows):
             for distance in _QUAD:
                 other = shuffled(e, "float", totals[number], "bfly", str(distance))
@@ -363,9 +415,7 @@ class AttentionBlock:
             one = float_literal(1.0)
             divisor = e.let(f"select i1 {none}, float {one}, float {totals[number]}")
             factor = self.float("fdiv", one, divisor)
-            own = sums[number // _ROWS]
-            each = [part[2 * (number % _ROWS) + column] for part in own for column in range(2)]
-            found.append([self.float("fmul", text, factor) for text in each])
+            found.append([self.float("fmul", text, factor) for text in _of_row(sums, number)])
         made.store(found)
         leads = e.let(f"icmp eq i32 {self.quad}, 0")
         for part in self.stage.stores:
@@ -374,6 +424,8 @@ class AttentionBlock:
                     text = largest[number]
                     if part.value.data == LOGSUMEXP:
                         text = self._logsumexp(text, totals[number])
+                    elif self.factor is not None:
+                        text = self.float("fmul", text, self.unit)
                     exists = self.below(self.rows[number], self.query_count)
                     exists = e.let(f"and i1 {exists}, {leads}")
                     text = cast(e, text, "f32", part.value.dtype, False)
@@ -390,7 +442,8 @@ class AttentionBlock:
         wide = e.let(f"insertelement <1 x float> poison, float {total}, i64 0")
         log = e.let(f"call <1 x float> @as.log.f32.v1(<1 x float> {wide})")
         log = e.let(f"extractelement <1 x float> {log}, i64 0")
-        found = self.float("fadd", self._finite(largest), log)
+        least = self.float("fmul", self._finite(largest), self.unit)
+        found = self.float("fadd", least, log)
         infinite = e.let(f"fcmp oeq float {largest}, {float_literal(math.inf)}")
         return e.let(f"select i1 {infinite}, float {largest}, float {found}")
 
@@ -413,6 +466,18 @@ class AttentionBlock:
             else:
                 e.loops[symbol] = loop
         self.scope()
+
+
+def _of_row(values: Fragments, number: int) -> list[str]:
+    """Elements of a row, of those that a thread has."""
+    first = 2 * (number % _ROWS)
+    return [part[first + column] for part in values[number // _ROWS] for column in range(2)]
+
+
+def _set_row(values: Fragments, number: int, row: list[str]) -> None:
+    first = 2 * (number % _ROWS)
+    for place, text in enumerate(row):
+        values[number // _ROWS][place // 2][first + place % 2] = text
 
 
 def _flat(values: Fragments) -> list[str]:
