@@ -1,4 +1,4 @@
-"""Instructions of GPUs that a warp runs together, and copies to shared memory, for this processor."""
+"""Instructions of GPUs that a warp runs together, and copies to shared memory, run here."""
 
 from __future__ import annotations
 

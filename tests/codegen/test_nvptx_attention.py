@@ -31,7 +31,7 @@ DTYPES: Final[dict[Dtype, torch.dtype]] = {
 }
 #: Heads, queries, keys.
 SIZES: Final = ((1, 33, 70), (0, 3, 3), (1, 5, 0))
-MORE_SIZES: Final = ((2, 17, 33), (1, 129, 17), (3, 1, 1), (1, 16, 64), (1, 65, 130), (2, 15, 128))
+MORE_SIZES: Final = ((2, 17, 33), (1, 129, 17), (3, 1, 1), (1, 16, 130))
 
 
 def scaled(product: Scalar) -> Scalar:
@@ -246,7 +246,9 @@ def test_sums_of_large_values_are_finite() -> None:
         inputs.heads[2].fill_(3e38)
         (found,) = _run(case, runner, inputs)
     assert found.isfinite().all()
-    torch.testing.assert_close(found.double(), torch.full_like(found, 3e38).double(), rtol=2e-2, atol=0)
+    torch.testing.assert_close(
+        found.double(), torch.full_like(found, 3e38).double(), rtol=2e-2, atol=0
+    )
 
 
 def test_which_code_runs() -> None:

@@ -23,10 +23,12 @@ from anyshape.graph.aliasing import TensorView
 from anyshape.graph.plan import BufferDecl, PythonCall, Step, computing
 from anyshape.loops import expr
 from anyshape.loops.attention import (
+    CHUNK,
     LARGEST,
     LOGSUMEXP,
     MEAN,
     MOST_COLUMNS_ON_GPUS,
+    MOST_PLAIN_COLUMNS_ON_GPUS,
     PRODUCT,
     AttentionParts,
     attention_kernel,
@@ -71,6 +73,7 @@ class Walk(Lowering, Protocol):
     native: dict[str, int]
     fused: set[str]
     unfused: dict[str, str]
+    device: torch.device
 
     def handle(self, node: object) -> TensorView | None: ...
     def begin(self, node: torch.fx.Node) -> None: ...
@@ -122,7 +125,8 @@ class AttentionFusion:
 
     def __init__(self, lowering: Walk, nodes: Sequence[torch.fx.Node]) -> None:
         self._lowering = lowering
-        found = [] if lowering.on_gpu and not _has_tensor_cores() else _attentions(nodes)
+        is_old = lowering.on_gpu and not _has_tensor_cores(lowering.device)
+        found = [] if is_old else _attentions(nodes)
         self._by_product = {each.product: each for each in found}
         self._by_last = {each.last: each for each in found}
         #: nodes that are lowered with the last product: before their turn, or behind it
@@ -201,7 +205,7 @@ class AttentionFusion:
         column = (*outer[:-1], of_atom(depth.symbol), along)
         sums = (*outer[:-1], along, of_atom(width.symbol))
         score, seen = _without_mask(score)
-        self._check_columns(depth, width, is_masked=seen is not None)
+        self._check_columns(depth, width, value.dtype, is_masked=seen is not None)
         begun = len(lowering.steps)
         key = factors.elements[1] or factors.key.at(column)
         if not lowering.on_gpu and self._is_far_apart(key, keys, depth, queries):
@@ -269,10 +273,12 @@ class AttentionFusion:
         if 0 in (*batch, queries, depth, keys, value.sizes[_LAST]):
             raise _NotFused("no elements")
 
-    def _check_columns(self, depth: Axis, width: Axis, *, is_masked: bool) -> None:
+    def _check_columns(self, depth: Axis, width: Axis, dtype: Dtype, *, is_masked: bool) -> None:
         found = [self._lowering.facts.hint(axis.extent) or 0 for axis in (depth, width)]
         if self._lowering.on_gpu:
-            if not all(1 <= number <= MOST_COLUMNS_ON_GPUS for number in found):
+            for_tensor_cores = dtype in expr.HALVES and not any(n % CHUNK for n in found)
+            most = MOST_COLUMNS_ON_GPUS if for_tensor_cores else MOST_PLAIN_COLUMNS_ON_GPUS
+            if not all(1 <= number <= most for number in found):
                 raise _NotFused("columns that are more than registers hold")
             return
         if sum(found) > (_MOST_COLUMNS_OF_MASKED if is_masked else _MOST_COLUMNS):
@@ -367,9 +373,8 @@ class AttentionFusion:
                 raise _NotFused("a tensor that may be written to on the way")
 
 
-def _has_tensor_cores() -> bool:
-    is_there = torch.cuda.is_available()
-    return not is_there or torch.cuda.get_device_capability() >= _TENSOR_CORES
+def _has_tensor_cores(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= _TENSOR_CORES
 
 
 def _place(steps: Sequence[Step], step: Step) -> int:

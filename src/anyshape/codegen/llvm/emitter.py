@@ -380,8 +380,8 @@ class Emitter(FunctionBody):
     def repeat(
         self, states: States, types: list[str], body: Callable[[States], tuple[States, str]]
     ) -> States:
-        """`do { } while`: the body gives the states of the next round, and whether there is one. Its
-        code is a level. Gives the states after the last one."""
+        """`do { } while`: the body gives the states of the next round, and whether there is one.
+        Its code is a level. Gives the states after the last one."""
         before, header, after = self.here, self.new("L"), self.new("L")
         self.branch(f"br label {header}")
         self.block(header)

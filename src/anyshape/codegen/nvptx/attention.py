@@ -21,21 +21,14 @@ from typing import Final, Protocol
 from anyshape.codegen.ir_builder import float_literal, literal
 from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
-from anyshape.codegen.llvm.memory import store
-from anyshape.codegen.llvm.sizes import narrow_size
-from anyshape.codegen.nvptx.attention_plan import COLUMNS, FRAGMENT, WARP, AttentionShape
+from anyshape.codegen.llvm.emitter import IrValue, Loop, States
+from anyshape.codegen.nvptx.attention_block import OWN_ROWS, AttentionBlock, Fragments
+from anyshape.codegen.nvptx.attention_plan import COLUMNS
 from anyshape.codegen.nvptx.block_reduce import shuffled
 from anyshape.codegen.nvptx.mask_tiles import MaskTiles
-from anyshape.loops.attention import LARGEST, LOGSUMEXP, PRODUCT, AttentionParts, parts_of
-from anyshape.loops.expr import Axis, Scalar, reached
-from anyshape.symbolic import Size
+from anyshape.loops.attention import LARGEST, LOGSUMEXP, PRODUCT
+from anyshape.loops.expr import Scalar, reached
 
-#: Of a fragment: [fragment of queries][eight keys][query 0, 0, 8, 8 and key 0, 1, 0, 1]
-Fragments = list[list[list[str]]]
-
-#: Rows that a thread has of a fragment.
-_ROWS: Final = 2
 _LOG2E: Final = literal(math.log2(math.e), "f32")
 _LOWEST: Final = float_literal(-math.inf)
 _ZERO: Final = float_literal(0.0)
@@ -74,57 +67,13 @@ class Products(Protocol):
     def store(self, rows: Sequence[list[str]]) -> None: ...
 
 
-class AttentionBlock:
-    """The code for one tile of queries. All of it is run by all threads of the block."""
-
-    def __init__(self, e: Emitter, shape: AttentionShape) -> None:
-        self.e, self.shape = e, shape
-        self.queries = e.kernel.axes[-1]
-        (self.stage,) = e.kernel.stages
-        self.keys, self.depth, self.width = self.stage.axes
-        self.parts: AttentionParts = parts_of(e.kernel)
-        self.level = len(e.levels) - 1
-        self.written = frozenset(part.buffer for part in self.stage.stores)
-        #: as the host says whether sizes are small
-        self.int = f"i{e.index_bits}"
-        self.has_share = shape.halves != "f16"
-        #: eight of them
-        self.columns = shape.padded_width // COLUMNS
+class AttentionTiles(AttentionBlock):
+    """The code for one tile of queries, and all tiles of keys."""
 
     # -- numbers -------------------------------------------------------------------------------
 
-    def cut(self, text: str) -> str:
-        """A size, as coordinates are."""
-        if self.int == "i64" or text.isdigit():
-            return text
-        return self.e.let(f"trunc i64 {text} to {self.int}")
-
-    def coordinate(self, text: str) -> str:
-        """As the rest of the code has them."""
-        return text if self.int == "i64" else self.e.let(f"zext nneg {self.int} {text} to i64")
-
-    def lane_number(self, text: str) -> str:
-        """A number of 32 bits, as coordinates are."""
-        return text if self.int == "i32" else self.e.let(f"zext nneg i32 {text} to i64")
-
-    def plus(self, a: str, b: str | int) -> str:
-        return a if b == 0 else self.e.let(f"add nuw nsw {self.int} {a}, {b}")
-
-    def smaller(self, a: str, b: str) -> str:
-        return self.e.let(f"call {self.int} @llvm.smin.{self.int}({self.int} {a}, {self.int} {b})")
-
-    def below(self, a: str, b: str) -> str:
-        return self.e.let(f"icmp slt {self.int} {a}, {b}")
-
-    def scope(self) -> None:
-        """Loads stand where the tile of queries is known to exist."""
-        self.e.stage = StageScope(self.level, self.level, self.written)
-
     def float(self, name: str, *args: str) -> str:
         return self.e.let(f"{name} float {', '.join(args)}")
-
-    def multiply_add(self, a: str, b: str, c: str) -> str:
-        return self.e.let(f"call float @llvm.fma.f32(float {a}, float {b}, float {c})")
 
     def exp2(self, text: str) -> str:
         return self.e.let(f"call float @{EXP2}(float {text})")
@@ -137,11 +86,9 @@ class AttentionBlock:
     def write(self, tile: str, products: Callable[[AttentionBlock], Products]) -> None:
         e, shape = self.e, self.shape
         e.takes_rounds = True
-        self._set_rows(tile)
+        self.set_places(tile)
         self.scope()
-        self.length = self.cut(narrow_size(e, self.keys.extent))
-        more = self.plus(self.length, shape.keys - 1)
-        self.tiles = e.let(f"udiv {self.int} {more}, {shape.keys}")
+        self.set_keys()
         self.share, self.unshared = self._share() if self.has_share else ("", "")
         self._set_unit()
         made = products(self)
@@ -149,7 +96,7 @@ class AttentionBlock:
         first, is_full = mask.next_tile("0")
         some = self.below(first, self.tiles)
         made.begin(some, first)
-        rows = _ROWS * shape.fragments
+        rows = OWN_ROWS * shape.fragments
         states = [first, is_full, "0", *[_LOWEST] * rows, *[_ZERO] * rows]
         states += [_ZERO] * (shape.fragments * self.columns * 4)
         types = [self.int, "i1", "i32", *["float"] * (len(states) - 3)]
@@ -166,34 +113,6 @@ class AttentionBlock:
         ended = e.when(some, states, types, lambda: e.repeat(states, types, tiles))
         self._results(made, ended[3:])
         e.takes_rounds = False
-
-    def _set_rows(self, tile: str) -> None:
-        """Which queries this thread has: those of its fragments, and then those that it looks at
-        for the whole block. Of those that do not exist, the last one."""
-        e, shape = self.e, self.shape
-        e.do("%lane = and i32 %tid, 31")
-        e.do("%warp = lshr i32 %tid, 5")
-        self.lane, self.warp = "%lane", "%warp"
-        self.quad = e.let("and i32 %lane, 3")
-        length = self.cut(narrow_size(e, self.queries.extent))
-        self.first = e.let(f"mul nuw nsw {self.int} {self.cut(tile)}, {shape.rows}")
-        last = e.let(f"sub {self.int} {length}, 1")
-        self.last = self.smaller(self.plus(self.first, shape.rows - 1), last)
-        of_warp = e.let(f"mul nuw nsw i32 %warp, {FRAGMENT * shape.fragments}")
-        own = self.lane_number(e.let(f"add nuw nsw i32 {of_warp}, {e.let('lshr i32 %lane, 2')}"))
-        near = self.plus(self.first, own)
-        self.query_count = length
-        self.rows = [
-            self.plus(near, FRAGMENT * fragment + 8 * row)
-            for fragment in range(shape.fragments)
-            for row in range(_ROWS)
-        ]
-        begin = self.plus(self.first, self.lane_number("%lane"))
-        looked_at = [self.plus(begin, WARP * n) for n in range(-(-shape.rows // WARP))]
-        places = [self.coordinate(self.smaller(row, last)) for row in (*self.rows, *looked_at)]
-        e.loops[self.queries.symbol] = Loop(
-            self.level, places[0], self.queries.extent, tuple(places)
-        )
 
     def _share(self) -> tuple[str, str]:
         """How many bits weights are smaller by, as a float, and what they have to be multiplied by
@@ -241,9 +160,7 @@ class AttentionBlock:
 
     # -- a tile --------------------------------------------------------------------------------
 
-    def _tile(
-        self, made: Products, tile: str, is_full: str, place: str, states: States
-    ) -> States:
+    def _tile(self, made: Products, tile: str, is_full: str, place: str, states: States) -> States:
         e, shape = self.e, self.shape
         rows = len(self.rows)
         first = e.let(f"mul nuw nsw {self.int} {tile}, {shape.keys}")
@@ -305,9 +222,7 @@ class AttentionBlock:
         as the last one."""
         e, symbol = self.e, self.keys.symbol
         reads = any(each.op == "load" and symbol in each.free for each in reached(of))
-        reads = reads or any(
-            each in e.positions for scalar in reached(of) for each in scalar.free
-        )
+        reads = reads or any(each in e.positions for scalar in reached(of) for each in scalar.free)
         near = self.plus(first, self.lane_number(e.let(f"shl nuw nsw i32 {self.quad}, 1")))
         last = e.let(f"sub {self.int} {self.length}, 1") if reads else ""
         made: Fragments = [[["" for _ in part] for part in own] for own in values]
@@ -319,8 +234,8 @@ class AttentionBlock:
                 there = self.coordinate(self.smaller(key, last) if reads else key)
                 e.loops[symbol] = Loop(e.enter(), there, self.keys.extent)
                 for fragment, own in enumerate(values):
-                    for row in range(_ROWS):
-                        e.copy = _ROWS * fragment + row
+                    for row in range(OWN_ROWS):
+                        e.copy = OWN_ROWS * fragment + row
                         n = 2 * row + column
                         made[fragment][number][n] = one(own[number][n], e.copy, inside)
                 e.leave()
@@ -367,7 +282,7 @@ class AttentionBlock:
         made = [*largest, *(self.float("fmul", *pair) for pair in totals)]
         for number, text in enumerate(states[2 * rows :]):
             fragment = number // (4 * self.columns)
-            factor = factors[_ROWS * fragment + number % 4 // 2]
+            factor = factors[OWN_ROWS * fragment + number % 4 // 2]
             made.append(self.float("fmul", text, factor))
         return made
 
@@ -399,7 +314,7 @@ class AttentionBlock:
     def _results(self, made: Products, states: States) -> None:
         """A row without a key has a sum of zero."""
         e, shape = self.e, self.shape
-        rows = _ROWS * shape.fragments
+        rows = OWN_ROWS * shape.fragments
         largest, totals = states[:rows], states[rows : 2 * rows]
         some = e.let(f"icmp sgt {self.int} {self.length}, 0")
         found: list[list[str]] = []
@@ -447,37 +362,17 @@ class AttentionBlock:
         infinite = e.let(f"fcmp oeq float {largest}, {float_literal(math.inf)}")
         return e.let(f"select i1 {infinite}, float {largest}, float {found}")
 
-    def put(self, buffer: str, address: Size, value: IrValue) -> None:
-        store(self.e, buffer, address, value, "set", None)
-
-    def at(self, axes: list[tuple[Axis, str]], body: Callable[[], None]) -> None:
-        """Code of a level of its own where axes have these variables."""
-        e = self.e
-        kept = {axis.symbol: e.loops.get(axis.symbol) for axis, _ in axes}
-        level = e.enter()
-        for axis, text in axes:
-            e.loops[axis.symbol] = Loop(level, text, axis.extent)
-        self.scope()
-        body()
-        e.leave()
-        for symbol, loop in kept.items():
-            if loop is None:
-                del e.loops[symbol]
-            else:
-                e.loops[symbol] = loop
-        self.scope()
-
 
 def _of_row(values: Fragments, number: int) -> list[str]:
     """Elements of a row, of those that a thread has."""
-    first = 2 * (number % _ROWS)
-    return [part[first + column] for part in values[number // _ROWS] for column in range(2)]
+    first = 2 * (number % OWN_ROWS)
+    return [part[first + column] for part in values[number // OWN_ROWS] for column in range(2)]
 
 
 def _set_row(values: Fragments, number: int, row: list[str]) -> None:
-    first = 2 * (number % _ROWS)
+    first = 2 * (number % OWN_ROWS)
     for place, text in enumerate(row):
-        values[number // _ROWS][place // 2][first + place % 2] = text
+        values[number // OWN_ROWS][place // 2][first + place % 2] = text
 
 
 def _flat(values: Fragments) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs
-from anyshape.loops.attention import AttentionParts, parts_of
+from anyshape.loops.attention import CHUNK, AttentionParts, parts_of
 from anyshape.loops.expr import HALVES, Axis, Dtype, Scalar, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.linear import coefficient
@@ -24,8 +24,6 @@ WARP: Final = 32
 #: Rows of a fragment of tensor cores, and its columns.
 FRAGMENT: Final = 16
 COLUMNS: Final = 8
-#: Elements of 16 bits that are copied at a time.
-CHUNK: Final = 8
 #: Bytes of shared memory that every GPU since compute capability 8.0 has for a block.
 _SHARED: Final = 96 * 1024
 #: Scalars of a score from which on a thread has fewer of them: each is code of its own.
@@ -158,14 +156,22 @@ def _fast(
 ) -> AttentionForm | None:
     kernel = plan.kernel
     loads = [_loaded(each) for each in (parts.query, parts.key, parts.value)]
-    (halves,) = {each.dtype for each in loads} if len({each.dtype for each in loads}) == 1 else "?"
+    halves = loads[0].dtype
+    if halves not in HALVES or any(each.dtype != halves for each in loads):
+        return None
     # Weights are rounded, so values have to be halves in the program, too.
-    if halves not in HALVES or parts.value.dtype != halves or depth % CHUNK or width % CHUNK:
+    if parts.value.dtype != halves or depth % CHUNK or width % CHUNK:
         return None
     keys, columns, widths = kernel.stages[0].axes
     queries = kernel.axes[-1]
-    wanted = [(loads[0], queries, columns), (loads[1], keys, columns), (loads[2], keys, widths)]
-    places = [(*load.data, axis, column) for load, axis, column in wanted]
+    wanted: list[tuple[Scalar, Axis, Axis]] = [
+        (loads[0], queries, columns),
+        (loads[1], keys, columns),
+        (loads[2], keys, widths),
+    ]
+    places: list[tuple[str, Size, Axis, Axis]] = [
+        (*load.data, axis, column) for load, axis, column in wanted
+    ]
     for store in kernel.stages[0].stores:
         if widths.symbol in symbols_of(store.address):
             if store.value.dtype != halves:

@@ -14,9 +14,9 @@ from typing import Final
 from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
-from anyshape.codegen.nvptx.attention import AttentionBlock
-from anyshape.codegen.nvptx.block_group import block_barrier, write_group_places
+from anyshape.codegen.nvptx.attention import AttentionTiles
 from anyshape.codegen.nvptx.attention_plan import AttentionShape
+from anyshape.codegen.nvptx.block_group import block_barrier, write_group_places
 from anyshape.codegen.nvptx.block_reduce import SHARED, GroupStage
 from anyshape.codegen.nvptx.block_scan import ScanStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
@@ -320,7 +320,7 @@ def _attention(e: Emitter, shape: AttentionShape) -> None:
         last = e.let(f"sub i64 {tiles}, 1")
         tile = e.let(f"sub i64 {last}, {tile}")
         _set_digits(e, tuple(axes), extents, row)
-        AttentionBlock(e, shape).write(tile, products)
+        AttentionTiles(e, shape).write(tile, products)
         block_barrier(e)
         return []
 

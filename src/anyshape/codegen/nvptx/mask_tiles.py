@@ -7,17 +7,15 @@ block do so, and come to the same result.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anyshape.codegen.ir_builder import REGISTER
 from anyshape.codegen.llvm.emitter import Loop, States
 from anyshape.codegen.llvm.mask_bounds import Bounds, MaskBounds, extremes
+from anyshape.codegen.nvptx.attention_block import AttentionBlock
 from anyshape.codegen.nvptx.attention_plan import WARP
 from anyshape.codegen.nvptx.block_reduce import shuffled
 from anyshape.loops.expr import Scalar
-
-if TYPE_CHECKING:
-    from anyshape.codegen.nvptx.attention import AttentionBlock
 
 _LANES: Final = (16, 8, 4, 2, 1)
 

@@ -10,7 +10,7 @@ from anyshape.codegen.llvm.casts import BF16_PAIR
 from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.values import compute
 from anyshape.codegen.nvptx.attention import EXP2_TEXT
-from anyshape.codegen.nvptx.attention_plan import CHUNK, AttentionShape
+from anyshape.codegen.nvptx.attention_plan import AttentionShape
 from anyshape.codegen.nvptx.block_group import DECLARATIONS
 from anyshape.codegen.nvptx.block_reduce import (
     LEFT_FOR_KERNELS,
@@ -27,6 +27,7 @@ from anyshape.codegen.nvptx.tensor_products import DECLARATIONS as TENSOR_CORES
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
+from anyshape.loops.attention import CHUNK
 from anyshape.loops.expr import Scalar
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.operations import OF_THE_C_LIBRARY

@@ -1,26 +1,24 @@
 """Products of attention by multiplications of float32, from shared memory.
 
-There are the queries of the block, a tile of keys and one of values, all in float32, and the weights
-of each warp. A thread has the same elements of products as tensor cores would leave to it, and takes
-four of what is multiplied at a time.
+There are the queries of the block, a tile of keys and one of values, all in float32, and the
+weights of each warp. A thread has the same elements of products as tensor cores would leave to it,
+and takes four of what is multiplied at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anyshape.codegen.ir_builder import float_literal
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import IrValue, States
+from anyshape.codegen.nvptx.attention_block import AttentionBlock, Fragments
 from anyshape.codegen.nvptx.attention_plan import COLUMNS, FRAGMENT
 from anyshape.codegen.nvptx.block_group import block_barrier
 from anyshape.codegen.nvptx.block_reduce import SHARED
 from anyshape.loops.attention import MEAN
 from anyshape.loops.expr import Axis, Scalar
-
-if TYPE_CHECKING:
-    from anyshape.codegen.nvptx.attention import AttentionBlock, Fragments
 
 _NEAR: Final = "ptr addrspace(3)"
 _ZERO: Final = float_literal(0.0)
@@ -196,7 +194,7 @@ class PlainProducts:
                     places = [(block.queries, there)]
                     places.append((block.width, e.let(f"zext nneg i32 {at} to i64")))
 
-                    def put(places=places, value=value) -> None:  # noqa: ANN001
+                    def put(places=places, value=value) -> None:
                         block.at(places, lambda: block.put(part.buffer, part.address, value))
 
                     if COLUMNS * (n // 2 + 1) > self.shape.width:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
-from anyshape.codegen.nvptx.attention_plan import CHUNK, AttentionShape, attention_forms
+from anyshape.codegen.nvptx.attention_plan import AttentionShape, attention_forms
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.held_rows import forwarded, vectors_held

@@ -8,20 +8,17 @@ an instruction wants them: values as they are transposed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from anyshape.codegen.llvm.casts import BF16_PAIR
-from anyshape.codegen.llvm.emitter import StageScope
 from anyshape.codegen.llvm.memory import pointer
-from anyshape.codegen.nvptx.attention_plan import CHUNK, COLUMNS, FRAGMENT
+from anyshape.codegen.nvptx.attention_block import AttentionBlock, Fragments
+from anyshape.codegen.nvptx.attention_plan import COLUMNS, FRAGMENT
 from anyshape.codegen.nvptx.block_group import block_barrier
 from anyshape.codegen.nvptx.block_reduce import SHARED
+from anyshape.loops.attention import CHUNK, MEAN
 from anyshape.loops.expr import Axis, Dtype, Scalar
-from anyshape.loops.attention import MEAN
 from anyshape.symbolic.expr import symbols_of
-
-if TYPE_CHECKING:
-    from anyshape.codegen.nvptx.attention import AttentionBlock, Fragments
 
 _FLOATS: Final = "{float, float, float, float}"
 _WORDS: Final = "{i32, i32, i32, i32}"
@@ -152,7 +149,7 @@ class TensorProducts:
 
             places = [(axis, block.coordinate(row)), (column, begin)]
 
-            def part(places: list[tuple[Axis, str]] = places, copy=copy) -> None:  # noqa: ANN001
+            def part(places: list[tuple[Axis, str]] = places, copy=copy) -> None:
                 block.at(places, copy)
 
             if (number + 1) * threads > count * across:
@@ -194,9 +191,7 @@ class TensorProducts:
         e, shape = self.e, self.shape
         at = e.let(f"add nuw nsw i32 {place}, {self._of_key}")
         base = self._near(e.let(f"add nuw nsw i32 {at}, {self._keys_at}"))
-        made = [
-            [[_ZERO] * 4 for _ in range(shape.keys // COLUMNS)] for _ in range(shape.fragments)
-        ]
+        made = [[[_ZERO] * 4 for _ in range(shape.keys // COLUMNS)] for _ in range(shape.fragments)]
         for step in range(shape.padded_depth // FRAGMENT):
             query = self._query[step] if shape.holds_query else self._load_query(step)
             for pair in range(shape.keys // FRAGMENT):
@@ -249,7 +244,7 @@ class TensorProducts:
         for number, texts in enumerate(rows):
 
             def row(number: int = number, texts: list[str] = texts) -> None:
-                for column in range(0, self.shape.width // COLUMNS):
+                for column in range(self.shape.width // COLUMNS):
                     near = e.let(f"shl nuw nsw i32 {block.quad}, 1")
                     at = e.let(f"add nuw nsw i32 {near}, {COLUMNS * column}")
                     word = self._two(*texts[2 * column : 2 * column + 2])
