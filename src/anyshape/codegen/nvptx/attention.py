@@ -300,8 +300,8 @@ class AttentionTiles(AttentionBlock):
 
     def _tree(self, values: list[str], combined: Callable[[str, str], str]) -> str:
         while len(values) > 1:
-            pairs = zip(values[::2], values[1::2], strict=True)
-            values = [combined(a, b) for a, b in pairs]
+            pairs = zip(values[::2], values[1::2], strict=False)
+            values = [*(combined(a, b) for a, b in pairs), *values[len(values) & ~1 :]]
         return values[0]
 
     def _finite(self, largest: str) -> str:

@@ -144,7 +144,7 @@ def _plain_shape(depth: int, width: int, is_long: bool) -> AttentionShape:
 def _fast_shape(halves: Dtype, depth: int, width: int, is_long: bool) -> AttentionShape:
     """As many rows and keys as registers have room for."""
     widest = max(depth, width)
-    fragments, keys = (2, 64) if widest <= 64 else (2, 32) if widest <= 128 else (1, 32)
+    fragments, keys = (2, 64) if widest <= 64 else (2, 48) if widest <= 128 else (1, 32)
     if is_long:
         fragments, keys = 1, FRAGMENT
     shape = AttentionShape(halves, 4, fragments, keys, depth, width, depth <= 64)
