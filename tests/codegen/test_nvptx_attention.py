@@ -222,6 +222,31 @@ def test_maxima_that_grow_by_much() -> None:
     torch.testing.assert_close(found.double(), want, atol=5e-3, rtol=5e-3)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["numbers", "numbers, f32"])
+def test_tiles_that_are_far_behind_each_other(name: str) -> None:
+    case, keys = CASES[name], 2200
+    with fresh_scope():
+        runner = Emulated(case.kernel(), case.counts)
+        inputs = _inputs(case, 1, 10, keys)
+        assert inputs.more is not None
+        inputs.more.copy_(torch.arange(keys) + 50)
+        # Of some queries one of them, of some the other, of others none; one tile as a whole.
+        for first, last, number in (
+            (0, 4, 1),
+            (4, 8, 2),
+            (700, 720, 1),
+            (1344, 1416, 1),
+            (2190, keys, 2),
+        ):
+            inputs.more[first:last] = number
+        inputs.more[8] = 3
+        (found,) = _run(case, runner, inputs)
+        want = _expected(case, inputs)[""]
+    close = 1e-5 if case.dtype == "f32" else 2e-2
+    torch.testing.assert_close(found.double(), want, atol=close, rtol=close)
+
+
 def test_infinite_values_are_seen_behind_a_mask() -> None:
     """A weight of zero makes NaN of them: tiles are left out only where all values are finite."""
     case = CASES["f32"]

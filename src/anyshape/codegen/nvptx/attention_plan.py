@@ -95,7 +95,13 @@ class AttentionShape:
     @property
     def shared(self) -> int:
         """Bytes of shared memory."""
-        return self.rows * (self.key_bytes + self.weight_bytes) + self.stages * self.stage_bytes
+        of_rows = self.rows * (self.key_bytes + self.weight_bytes)
+        return of_rows + self.stages * self.stage_bytes + self.told_bytes
+
+    @property
+    def told_bytes(self) -> int:
+        """For what warps tell each other, at the end."""
+        return 4 * WARP
 
 
 @dataclass(frozen=True, slots=True)

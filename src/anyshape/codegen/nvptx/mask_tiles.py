@@ -14,10 +14,13 @@ from anyshape.codegen.llvm.emitter import Loop, States
 from anyshape.codegen.llvm.mask_bounds import Bounds, MaskBounds, extremes
 from anyshape.codegen.nvptx.attention_block import AttentionBlock
 from anyshape.codegen.nvptx.attention_plan import WARP
-from anyshape.codegen.nvptx.block_reduce import shuffled
-from anyshape.loops.expr import Scalar
+from anyshape.codegen.nvptx.block_group import block_barrier
+from anyshape.codegen.nvptx.block_reduce import SHARED, shuffled
+from anyshape.loops.expr import Scalar, reached
 
 _LANES: Final = (16, 8, 4, 2, 1)
+#: Tiles that a warp looks at together: what they need is on its way at the same time.
+_EACH: Final = 8
 
 
 class MaskTiles:
@@ -28,41 +31,105 @@ class MaskTiles:
         """The first tile from here on that some query of the block sees, and whether all of them
         see all of it; if there is none, a number that is not below that of tiles."""
         block, parts = self.block, self.block.parts
-        e, keys = block.e, block.shape.keys
+        e = block.e
         if parts.seen is None or parts.finite is None:
             return start, self._is_whole(start)
-        seen, finite = parts.seen, parts.finite
+        symbol = block.keys.symbol
+        reads = any(each.op == "load" and symbol in each.free for each in reached([parts.seen]))
 
         def look(states: States) -> tuple[States, str]:
-            (tile,) = states[:1]
-            level = len(e.levels) - 1
-            first = e.let(f"mul nuw nsw {block.int} {tile}, {keys}")
-            last = e.let(f"sub {block.int} {block.length}, 1")
-            lane = block.lane_number(e.let(f"and i32 %lane, {min(keys, WARP) - 1}"))
-            begin = block.plus(first, lane)
-            places = [
-                block.coordinate(block.smaller(block.plus(begin, WARP * n), last))
-                for n in range(-(-keys // WARP))
-            ]
-            end = block.smaller(block.plus(first, keys - 1), last)
-            symbol = block.keys.symbol
-            e.loops[symbol] = Loop(level, places[0], block.keys.extent, tuple(places))
-            block.scope()
-            bounds = _TileBounds(block, block.coordinate(first), block.coordinate(end))
-            may, must = bounds.may_hold(seen), bounds.must_hold(seen)
-            del e.loops[symbol]
-            block.scope()
-            may = e.let(f"or i1 {may}, {e.let(f'xor i1 {e.value(finite).text}, true')}")
+            may, must = self._known(states[0])
             hidden = e.let(f"xor i1 {may}, true")
-            found = block.plus(tile, e.let(f"zext i1 {hidden} to {block.int}"))
+            found = block.plus(states[0], e.let(f"zext i1 {hidden} to {block.int}"))
             again = e.let(f"and i1 {hidden}, {block.below(found, block.tiles)}")
-            full = e.let(f"and i1 {must}, {self._is_whole(tile)}")
+            full = e.let(f"and i1 {must}, {self._is_whole(states[0])}")
             return [found, full], again
 
-        some = block.below(start, block.tiles)
+        def one_by_one() -> States:
+            return e.repeat(states, types, look)
+
+        def at_once() -> States:
+            found, again = look(states)
+            return e.when(again, found, types, lambda: e.repeat(found, types, self._look_far))
+
         states, types = [start, "false"], [block.int, "i1"]
-        found, full = e.when(some, states, types, lambda: e.repeat(states, types, look))
+        some = block.below(start, block.tiles)
+        found, full = e.when(some, states, types, at_once if reads else one_by_one)
         return found, full
+
+    def _known(self, tile: str) -> tuple[str, str]:
+        """Whether some query may see a key of a tile, and whether all surely see all of it."""
+        block, parts = self.block, self.block.parts
+        e, keys = block.e, block.shape.keys
+        assert parts.seen is not None, "there is a mask"
+        assert parts.finite is not None, "there is a mask"
+        first = e.let(f"mul nuw nsw {block.int} {tile}, {keys}")
+        last = e.let(f"sub {block.int} {block.length}, 1")
+        lane = block.lane_number(e.let(f"and i32 %lane, {min(keys, WARP) - 1}"))
+        begin = block.plus(first, lane)
+        places = [
+            block.coordinate(block.smaller(block.plus(begin, WARP * n), last))
+            for n in range(-(-keys // WARP))
+        ]
+        end = block.coordinate(block.smaller(block.plus(first, keys - 1), last))
+        start = block.coordinate(first)
+        symbol = block.keys.symbol
+        e.loops[symbol] = Loop(e.enter(), places[0], block.keys.extent, tuple(places))
+        block.scope()
+        bounds = _TileBounds(block, start, end)
+        may, must = bounds.may_hold(parts.seen), bounds.must_hold(parts.seen)
+        is_finite = e.value(parts.finite).text
+        may = e.let(f"or i1 {may}, {e.let(f'xor i1 {is_finite}, true')}")
+        e.leave()
+        del e.loops[symbol]
+        block.scope()
+        return may, must
+
+    def _look_far(self, states: States) -> tuple[States, str]:
+        """At several tiles by each warp, since what is read of keys takes long to come. Warps tell
+        each other what they have found: bits of a word each, first those of tiles that may be
+        seen."""
+        block = self.block
+        e, warps = block.e, block.shape.warps
+        begin = states[0]
+        own = block.lane_number(e.let(f"mul nuw nsw i32 %warp, {_EACH}"))
+        first = block.plus(begin, own)
+        word = "0"
+        for number in range(_EACH):
+            tile = block.plus(first, number)
+            may, must = self._known(tile)
+            exists = block.below(tile, block.tiles)
+            for bit, known in ((number, may), (number + 16, must)):
+                shown = e.let(f"zext i1 {e.let(f'and i1 {exists}, {known}')} to i32")
+                word = e.let(f"or i32 {word}, {e.let(f'shl i32 {shown}, {bit}')}")
+        places = [self._place(str(n)) for n in range(warps)]
+        leads = e.let("icmp eq i32 %lane, 0")
+        mine = self._place("%warp")
+        e.run_if(leads, lambda: e.do(f"store i32 {word}, ptr addrspace(3) {mine}, align 4"))
+        block_barrier(e)
+        may, must = "0", "0"
+        for number, place in enumerate(places):
+            told = e.let(f"load i32, ptr addrspace(3) {place}, align 4")
+            seen = e.let(f"shl i32 {e.let(f'and i32 {told}, 65535')}, {_EACH * number}")
+            shown = e.let(f"shl i32 {e.let(f'lshr i32 {told}, 16')}, {_EACH * number}")
+            may, must = e.let(f"or i32 {may}, {seen}"), e.let(f"or i32 {must}, {shown}")
+        block_barrier(e)
+        none = e.let(f"icmp eq i32 {may}, 0")
+        bit = e.let(f"call i32 @llvm.cttz.i32(i32 {may}, i1 false)")
+        bit = e.let(f"select i1 {none}, i32 {_EACH * warps}, i32 {bit}")
+        found = block.plus(begin, block.lane_number(bit))
+        again = e.let(f"and i1 {none}, {block.below(found, block.tiles)}")
+        wide = e.let(
+            f"lshr i64 {e.let(f'zext i32 {must} to i64')}, {e.let(f'zext i32 {bit} to i64')}"
+        )
+        full = e.let(f"and i1 {e.let(f'trunc i64 {wide} to i1')}, {self._is_whole(found)}")
+        return [found, full], again
+
+    def _place(self, number: str) -> str:
+        """Where in shared memory a warp leaves what it has found."""
+        e, shape = self.block.e, self.block.shape
+        base = f"getelementptr i8, ptr addrspace(3) {SHARED}, i32 {shape.shared - shape.told_bytes}"
+        return e.let(f"getelementptr i32, ptr addrspace(3) {e.let(base)}, i32 {number}")
 
     def _is_whole(self, tile: str) -> str:
         """Whether all keys of a tile exist."""
