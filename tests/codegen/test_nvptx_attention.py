@@ -337,3 +337,5 @@ def test_assembled(gpu: tuple[int, int, int], tmp_path: Path) -> None:
             command = [ptxas, target, "-v", "-o", tmp_path / "cubin", source]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{name} {entry}: {done.stderr}"
+            if name == "64":
+                assert "0 bytes spill stores" in done.stdout + done.stderr
