@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from anyshape.codegen.nvptx.module import LaunchRule
+from anyshape.codegen.nvptx.narrow_integers import COORDINATES
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, evaluate
 from anyshape.symbolic.expr import symbols_of
@@ -55,7 +56,8 @@ def chosen(
             and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
             and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
             and (not rule.fewest_points or _threads(rule, sizes) >= rule.fewest_points)
-            and (rule.index_bits == 64 or _is_near(rule, sizes))
+            and ((rule.index_bits == 64 and not rule.near) or _is_near(rule, sizes))
+            and all(_value(size, sizes) < COORDINATES for size in rule.near)
             and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
         ):
             return rule
@@ -86,6 +88,8 @@ def geometry(
         return _rows(rule, points, depth, private, most_shared, room)
     if rule.form == "strips":
         return _strips(rule, points, -(-length // rule.lanes), depth, most_shared, room)
+    if rule.form == "attention":
+        return Geometry(points, (rule.block, 1), private) if points > 0 else None
     if rule.form == "columns":
         points *= -(-length // rule.lanes)
     if points <= 0:

@@ -48,14 +48,17 @@ from anyshape.runtime.loader.symbols import find_symbol
 from anyshape.runtime.loader.torch_abi import torch_abi
 from anyshape.support.lazy_dataclass import replace
 from tests.codegen.gpu_instructions import for_host
+from tests.codegen.gpu_matrices import instruction, matrices_for_host
 from tests.codegen.jit import host_machine, optimized
 
 _REGISTERS = ("tid.x", "tid.y", "ntid.x", "ntid.y", "ctaid.x", "nctaid.x")
-_CALLBACKS = ("barrier", "shuffle", "pause")
+_CALLBACKS = ("barrier", "shuffle", "pause", "in_warp")
 _GIVEN = ", ".join(
     [f"i32 %emu.{name}" for name in _REGISTERS] + [f"ptr %{name}" for name in _CALLBACKS]
 )
 _SHARED = 1 << 16
+#: What there is of it for functions that know how much they need.
+_MOST_SHARED: Final = 1 << 17
 #: Shuffles, and where they end: the last lane, or the first one.
 _SHUFFLES: Final = (("bfly", "31"), ("up", "0"), ("idx", "31"))
 _BRANCH = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
@@ -252,6 +255,7 @@ def _for_host(text: str) -> str:
     )
     text = text.replace("call void @llvm.nvvm.barrier0()", "call void %barrier()")
     text = text.replace("call void @llvm.nvvm.membar.gl()", "fence seq_cst")
+    text = matrices_for_host(text)
     text = re.sub(r'call void asm sideeffect "nanosleep[^\n]*', "call void %pause()", text)
     text = text.replace("  call void @llvm.trap()\n", "")
     text = re.sub(
@@ -264,7 +268,7 @@ def _for_host(text: str) -> str:
     )
     text = re.sub(
         r"external addrspace\(3\) global \[0 x i8\]",
-        f"internal global [{_SHARED} x i8] zeroinitializer",
+        f"internal global [{_MOST_SHARED} x i8] zeroinitializer",
         text,
     )
     return text.replace("addrspace(3) ", "")
@@ -352,7 +356,7 @@ class Gpu:
         for each in functions:
             text, rule = module_text(each, counts, nvptx_target((9, 0), 80)), each.rule
             self.texts.append(text)
-            self._functions.append((rule.name, [], rule.form in ("rows", "strips")))
+            self._functions.append((rule.name, [], rule.form not in ("columns", "points")))
             self._address(len(self._functions) - 1, 0)
 
     def _address(self, function: int, block: int) -> int:
@@ -416,7 +420,8 @@ def _run(
 ) -> list[threading.Thread]:
     """A block: its threads, which are under way, or none if it is done."""
     wait, swap = ctypes.CFUNCTYPE(None), ctypes.CFUNCTYPE(*[ctypes.c_int32] * 4)
-    given = [ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap, wait]
+    call = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
+    given = [ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap, wait, call]
     entry = ctypes.CFUNCTYPE(None, *given)(address)
     width, height = block
     count = width * height
@@ -435,11 +440,22 @@ def _run(
         warp.wait()
         return found
 
+    places: list[tuple[int, int]] = [(0, 0)] * count
+
+    def of_warp(kind: int, read: int, written: int) -> None:
+        """An instruction that the threads of a warp run together: the last one does it for all."""
+        first, warp = own.number - own.number % 32, warps[own.number // 32]
+        places[own.number] = read, written
+        if warp.wait() == 0:
+            instruction(kind, places[first : first + 32])
+        warp.wait()
+
     def one(number: int) -> None:
         own.number = number
-        places = (number % width, number // width, width, height, place, grid)
-        entry(arguments, *places, waiting, swapping, pausing)
+        coordinates = (number % width, number // width, width, height, place, grid)
+        entry(arguments, *coordinates, waiting, swapping, pausing, calling)
 
+    calling = call(of_warp)
     waiting, swapping = wait(barrier.wait if together else lambda: None), swap(shuffle)
     pausing = wait(lambda: time.sleep(1e-4))
     if not together:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+from anyshape.loops.attention import MEAN, PRODUCT, AttentionParts, attention_kernel
 from anyshape.loops.expr import Axis, Dtype, Scalar, constant, index, load, operation, row
 from anyshape.loops.kernels import Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.tiled import tiled
-from anyshape.symbolic import as_symbol, symbol
+from anyshape.symbolic import Size, as_symbol, symbol
 
 AT, ALONG, ROWS, COLUMNS = (symbol(name) for name in ("i0", "r0", "n0", "n1"))
 POINTS = Axis(as_symbol(AT), ROWS)
@@ -123,3 +126,59 @@ SAMPLES = {
     ),
     "running sum": running_sum,
 }
+
+
+HEADS, QUERIES, KEYS = (symbol(name) for name in ("n0", "n1", "n2"))
+HEAD, QUERY, KEY, DEPTH, WIDTH = (symbol(name) for name in ("i0", "i1", "r0", "r1", "r2"))
+
+
+def attention(
+    dtype: Dtype,
+    depth: int,
+    width: int,
+    *,
+    mask: str = "",
+    score: Callable[[Scalar], Scalar] = lambda product: product,
+    zeros: bool = True,
+    product: Dtype = "f32",
+    results: Sequence[str] = (),
+) -> Kernel:
+    """k3 = softmax(score(k0 @ k1.T)) @ k2, of heads one behind the other; then k4, k5, ...: what is
+    asked for beside; then, for the masks `numbers` and `any`, numbers of positions and truths."""
+    axes = Axis(as_symbol(HEAD), HEADS), Axis(as_symbol(QUERY), QUERIES)
+    inner = (
+        Axis(as_symbol(KEY), KEYS),
+        Axis(as_symbol(DEPTH), depth),
+        Axis(as_symbol(WIDTH), width),
+    )
+
+    def read(buffer: str, place: Size, to: Dtype) -> Scalar:
+        found = load(buffer, place, dtype)
+        return found if dtype == to else op("cast", found, dtype=to)
+
+    free = frozenset(as_symbol(each) for each in (HEAD, QUERY, KEY, HEADS, QUERIES, KEYS))
+    made = row(PRODUCT, product, free)
+    more = f"k{4 + len(results)}"
+    masks: dict[str, Callable[[], Scalar]] = {
+        "causal": lambda: op("ge", index(QUERY), index(KEY), dtype="b1"),
+        "window": lambda: op(
+            "le", op("abs", op("sub", index(QUERY), index(KEY))), constant(3, "i64"), dtype="b1"
+        ),
+        "numbers": lambda: op("eq", load(more, QUERY, "i64"), load(more, KEY, "i64"), dtype="b1"),
+        "any": lambda: load(more, QUERY * KEYS + KEY, "b1"),
+    }
+    parts = AttentionParts(
+        query=read("k0", (HEAD * QUERIES + QUERY) * depth + DEPTH, product),
+        key=read("k1", (HEAD * KEYS + KEY) * depth + DEPTH, product),
+        value=load("k2", (HEAD * KEYS + KEY) * width + WIDTH, dtype),
+        score=score(made),
+        product=made,
+        seen=masks[mask]() if mask else None,
+        finite=constant(True, "b1") if mask else None,
+        is_zero_if_empty=zeros,
+    )
+    place = (HEAD * QUERIES + QUERY) * width + WIDTH
+    stored: dict[str, tuple[str, Size, Dtype]] = {MEAN: ("k3", place, dtype)}
+    for number, name in enumerate(results, start=4):
+        stored[name] = f"k{number}", HEAD * QUERIES + QUERY, "f32"
+    return attention_kernel(axes, inner, parts, stored)

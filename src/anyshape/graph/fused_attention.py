@@ -16,15 +16,19 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Final, Protocol
 
+import torch
 import torch.fx
 
 from anyshape.graph.aliasing import TensorView
 from anyshape.graph.plan import BufferDecl, PythonCall, Step, computing
 from anyshape.loops import expr
 from anyshape.loops.attention import (
+    CHUNK,
     LARGEST,
     LOGSUMEXP,
     MEAN,
+    MOST_COLUMNS_ON_GPUS,
+    MOST_PLAIN_COLUMNS_ON_GPUS,
     PRODUCT,
     AttentionParts,
     attention_kernel,
@@ -40,7 +44,7 @@ from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import dataclass, field
-from anyshape.symbolic import Size
+from anyshape.symbolic import Size, eq
 from anyshape.symbolic.expr import of_atom
 
 #: Vectors run along the queries. Of fewer, scores take little memory.
@@ -53,6 +57,8 @@ _MOST_COLUMNS_OF_MASKED: Final = 1024
 #: side): lines of a tile would drive one another out of the cache.
 _MANY_QUERIES: Final = 64
 _FAR_APART: Final = 256
+#: The first compute capability whose tensor cores take bfloat16.
+_TENSOR_CORES: Final = (8, 0)
 #: Scalars that scores may be made of.
 _MOST_SCALARS: Final = 300
 _PRODUCTS: Final = ("matmul", "bmm")
@@ -67,6 +73,7 @@ class Walk(Lowering, Protocol):
     native: dict[str, int]
     fused: set[str]
     unfused: dict[str, str]
+    device: torch.device
 
     def handle(self, node: object) -> TensorView | None: ...
     def begin(self, node: torch.fx.Node) -> None: ...
@@ -118,7 +125,8 @@ class AttentionFusion:
 
     def __init__(self, lowering: Walk, nodes: Sequence[torch.fx.Node]) -> None:
         self._lowering = lowering
-        found = [] if lowering.on_gpu else _attentions(nodes)
+        is_old = lowering.on_gpu and not _has_tensor_cores(lowering.device)
+        found = [] if is_old else _attentions(nodes)
         self._by_product = {each.product: each for each in found}
         self._by_last = {each.last: each for each in found}
         #: nodes that are lowered with the last product: before their turn, or behind it
@@ -191,19 +199,19 @@ class AttentionFusion:
         *batch, queries, depth, keys = factors.axes
         width = lowering.values.axis(value.sizes[_LAST])
         outer = tuple(of_atom(axis.symbol) for axis in (*batch, queries))
-        inner = of_atom(keys.symbol)
-        score, product = self._score(factors, scores, (*outer, inner))
+        along = of_atom(keys.symbol)
+        score, product = self._score(factors, scores, (*outer, along))
         row = (*outer, of_atom(depth.symbol))
-        column = (*outer[:-1], of_atom(depth.symbol), inner)
-        sums = (*outer[:-1], inner, of_atom(width.symbol))
+        column = (*outer[:-1], of_atom(depth.symbol), along)
+        sums = (*outer[:-1], along, of_atom(width.symbol))
         score, seen = _without_mask(score)
-        self._check_columns(depth, width, is_masked=seen is not None)
+        self._check_columns(depth, width, value.dtype, is_masked=seen is not None)
         begun = len(lowering.steps)
         key = factors.elements[1] or factors.key.at(column)
-        if self._is_far_apart(key, keys, depth, queries):
+        if not lowering.on_gpu and self._is_far_apart(key, keys, depth, queries):
             key = self._copied(factors.key, turned=True).at((*column[:-2], *column[:-3:-1]))
         values = _plain(value, sums) or self._stored(value).at(sums)
-        if self._is_far_apart(values, keys, width, queries):
+        if not lowering.on_gpu and self._is_far_apart(values, keys, width, queries):
             values = self._copied(value, turned=False).at(sums)
         parts = AttentionParts(
             query=factors.elements[0] or factors.query.at(row),
@@ -223,12 +231,16 @@ class AttentionFusion:
         for node, name in attention.beside.items():
             beside[node], memory = lowering.fresh(scores.sizes[:-1], factors.dtype)
             results[name] = memory.buffer, memory.address(outer), factors.dtype
-        kernel = attention_kernel((*batch, queries), (keys, depth, width), parts, results)
+        columns = [self._known(axis) for axis in (depth, width)]
+        inner = (keys, columns[0], columns[1])
+        kernel = attention_kernel((*batch, queries), inner, parts, results)
         step = computing(kernel)
         if kernel.stages[0].checks:
             raise _NotFused("scores with an index that is checked where it is used")
         copying = lowering.steps[begun:]
         self._check_unwritten(factors, step.reads.union(*(each.reads for each in copying)))
+        for before, after in zip((depth, width), columns, strict=True):
+            lowering.assume(eq(before.extent, after.extent), "heads of a width that differs")
         lowering.bind_value(attention.last, made)
         for node, found in beside.items():
             lowering.bind_value(node, found)
@@ -239,7 +251,8 @@ class AttentionFusion:
     def _check(self, factors: _Factors, scores: Value, value: Value) -> None:
         lowering = self._lowering
         *batch, queries, depth, keys = (axis.extent for axis in factors.axes)
-        if factors.dtype not in ("f32", "f64") or scores.dtype != factors.dtype:
+        kept = ("f32", *expr.HALVES) if lowering.on_gpu else ("f32", "f64")
+        if factors.dtype not in kept or scores.dtype != factors.dtype:
             raise _NotFused(f"scores of {expr.FULL_NAMES[scores.dtype]}, which are rounded")
         if value.dtype not in expr.FLOATS:
             raise _NotFused("values that are no floats")
@@ -260,10 +273,21 @@ class AttentionFusion:
         if 0 in (*batch, queries, depth, keys, value.sizes[_LAST]):
             raise _NotFused("no elements")
 
-    def _check_columns(self, depth: Axis, width: Axis, *, is_masked: bool) -> None:
+    def _check_columns(self, depth: Axis, width: Axis, dtype: Dtype, *, is_masked: bool) -> None:
         found = [self._lowering.facts.hint(axis.extent) or 0 for axis in (depth, width)]
+        if self._lowering.on_gpu:
+            for_tensor_cores = dtype in expr.HALVES and not any(n % CHUNK for n in found)
+            most = MOST_COLUMNS_ON_GPUS if for_tensor_cores else MOST_PLAIN_COLUMNS_ON_GPUS
+            if not all(1 <= number <= most for number in found):
+                raise _NotFused("columns that are more than registers hold")
+            return
         if sum(found) > (_MOST_COLUMNS_OF_MASKED if is_masked else _MOST_COLUMNS):
             raise _NotFused("columns that are many, of which the library's products are faster")
+
+    def _known(self, axis: Axis) -> Axis:
+        """Its extent is in a GPU's code: registers have no numbers that a program could count."""
+        found = self._lowering.facts.hint(axis.extent) if self._lowering.on_gpu else None
+        return axis if found is None else Axis(axis.symbol, found)
 
     def _is_far_apart(self, scalar: Scalar, keys: Axis, columns: Axis, queries: Axis) -> bool:
         """Whether rows of many tiles are, in the run at hand."""
@@ -347,6 +371,10 @@ class AttentionFusion:
             touched = step.reads if isinstance(step, PythonCall) else step.writes
             if touched & older:
                 raise _NotFused("a tensor that may be written to on the way")
+
+
+def _has_tensor_cores(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= _TENSOR_CORES
 
 
 def _place(steps: Sequence[Step], step: Step) -> int:

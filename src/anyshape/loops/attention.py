@@ -19,7 +19,12 @@ from anyshape.loops.stages import finished
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size
 
-#: Keys of a tile.
+#: Columns of queries, keys and values, at most, that a GPU's registers hold sums of: of halves by
+#: tensor cores, which take so many at a time, and of others.
+MOST_COLUMNS_ON_GPUS: Final = 256
+MOST_PLAIN_COLUMNS_ON_GPUS: Final = 128
+CHUNK: Final = 8
+#: Keys of a tile, on the processor.
 TILE: Final = 96
 #: Rows that stand for what a stage computes itself.
 PRODUCT: Final = "%product"

@@ -146,8 +146,7 @@ def _code(launch: Launch, target: GpuTarget, choice: GpuChoice) -> _KernelCode:
                 f"{each.rule.name} {key} {counts}{chosen}",
                 partial(module_text, each, counts, given),
                 target,
-                # Nearly all tensors have fewer elements than it is for.
-                is_rare=place > 0 and functions[place - 1].rule.index_bits == 32,
+                is_rare=place > 0 and _is_for_nearly_all(functions[place - 1].rule),
             )
             for place, each in enumerate(functions)
         )
@@ -155,6 +154,12 @@ def _code(launch: Launch, target: GpuTarget, choice: GpuChoice) -> _KernelCode:
         raise Unlowerable(f"no code for GPUs: {error}") from None
     found = _KernelCode(modules, tuple(each.rule for each in functions), counts)
     return _codes.setdefault((key, counts, target, choice), found)
+
+
+def _is_for_nearly_all(rule: LaunchRule) -> bool:
+    """Whether what comes behind this one is seldom needed: for more elements than nearly all
+    tensors have, or for addresses that few of them begin at."""
+    return rule.index_bits == 32 or bool(rule.near)
 
 
 def _resident_blocks(rule: LaunchRule, function: int, device: int) -> int:

@@ -385,6 +385,26 @@ class Emitter(FunctionBody):
         self.block(after)
         return results
 
+    def repeat(
+        self, states: States, types: list[str], body: Callable[[States], tuple[States, str]]
+    ) -> States:
+        """`do { } while`: the body gives the states of the next round, and whether there is one.
+        Its code is a level. Gives the states after the last one."""
+        before, header, after = self.here, self.new("L"), self.new("L")
+        self.branch(f"br label {header}")
+        self.block(header)
+        heads: list[str] = []
+        self.blocks.append(heads)
+        inside = [self.new() for _ in states]
+        self.enter()
+        results, again = body(inside)
+        self.branch(f"br i1 {again}, label {header}, label {after}")
+        for name, type_, first, result in zip(inside, types, states, results, strict=True):
+            heads.append(f"  {name} = phi {type_} [ {first}, {before} ], [ {result}, {self.here} ]")
+        self.leave()
+        self.block(after)
+        return results
+
     def when(
         self, condition: str, states: States, types: list[str], body: Callable[[], States]
     ) -> States:

@@ -13,7 +13,7 @@ nothing is known.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from anyshape.codegen.ir_builder import REGISTER, UNSIGNED, literal, register_bits
@@ -62,13 +62,25 @@ class MaskBounds:
 
     def may_hold(self, scalar: Scalar) -> str:
         """Whether a condition may hold somewhere in the tile."""
-        e = self.e
         may, _ = self.truth(scalar)
+        for is_large in self._are_large():
+            may = _join(self.e, "or", may, is_large)
+        return may
+
+    def must_hold(self, scalar: Scalar) -> str:
+        """Whether it holds for all of the tile, as far as is known."""
+        _, must = self.truth(scalar)
+        if must != "false":
+            for is_large in self._are_large():
+                must = _join(self.e, "and", must, _not(self.e, is_large))
+        return must
+
+    def _are_large(self) -> Iterator[str]:
+        e = self.e
         for symbol in self._given:
             # From zero, both ways.
             moved = e.let(f"add i64 {e.symbol(symbol)}, {MOST_ELEMENTS}")
-            may = _join(e, "or", may, e.let(f"icmp ugt i64 {moved}, {2 * MOST_ELEMENTS}"))
-        return may
+            yield e.let(f"icmp ugt i64 {moved}, {2 * MOST_ELEMENTS}")
 
     # -- conditions ----------------------------------------------------------------------------
 
@@ -157,10 +169,7 @@ class MaskBounds:
         if not e.positions.keys().isdisjoint(getattr(rest, "symbols", ())):
             return None
         low = high = narrow_size(e, rest)
-        start = e.symbol(self.queries.symbol)
-        last = e.let(f"add i64 {start}, {e.let(f'add i64 {e.counts[0]}, -1')}")
-        ends = ((start, last), (self.first, e.let(f"add i64 {self.end}, -1")))
-        for step, (least, most) in zip(steps, ends, strict=True):
+        for step, (least, most) in zip(steps, self.ends(), strict=True):
             if step == 0:
                 continue
             assert isinstance(step, int)
@@ -170,6 +179,13 @@ class MaskBounds:
                 for bound, each in ((low, a), (high, b))
             )
         return low, high
+
+    def ends(self) -> tuple[Bounds, Bounds]:
+        """The first and the last one of queries and of keys."""
+        e = self.e
+        start = e.symbol(self.queries.symbol)
+        last = e.let(f"add i64 {start}, {e.let(f'add i64 {e.counts[0]}, -1')}")
+        return (start, last), (self.first, e.let(f"add i64 {self.end}, -1"))
 
     def _magnitude(self, size: Size) -> float:
         """Of a size whose symbols are small, which is looked at."""
@@ -190,13 +206,13 @@ class MaskBounds:
         """The least and the largest, of the scalar's own dtype."""
         e = self.e
         if self.keys.symbol in scalar.free:
-            return self._over_keys(scalar)
+            return self.over_keys(scalar)
         if self.queries.symbol in scalar.free:
-            return e.once(self.level, ("bounds", scalar), lambda: self._over_lanes(scalar))
+            return e.once(self.level, ("bounds", scalar), lambda: self.over_lanes(scalar))
         text = e.value(scalar).text
         return text, text
 
-    def _over_lanes(self, scalar: Scalar) -> Bounds:
+    def over_lanes(self, scalar: Scalar) -> Bounds:
         e = self.e
         value = e.value(scalar)
         if not value.wide:
@@ -211,14 +227,14 @@ class MaskBounds:
         suffix = f"v{e.lanes}{one}"
         low, high = (
             e.let(f"call {one} @llvm.vector.reduce.{name}.{suffix}({type_} {text})")
-            for name in _extremes(scalar)
+            for name in extremes(scalar)
         )
         return low, high
 
-    def _over_keys(self, scalar: Scalar) -> Bounds:
+    def over_keys(self, scalar: Scalar) -> Bounds:
         e = self.e
         one = REGISTER[scalar.dtype]
-        names = _extremes(scalar)
+        names = extremes(scalar)
         ends = [literal(neutral(fold, scalar.dtype), scalar.dtype) for fold in ("min", "max")]
 
         def body(variable: str, states: States) -> States:
@@ -241,7 +257,7 @@ class MaskBounds:
         return self.e.let(f"{'zext' if scalar.dtype in UNSIGNED else 'sext'} {one} {text} to i64")
 
 
-def _extremes(scalar: Scalar) -> tuple[str, str]:
+def extremes(scalar: Scalar) -> tuple[str, str]:
     """What the least and the largest of two are called."""
     if scalar.dtype == "b1":
         return "and", "or"

@@ -14,12 +14,16 @@ from typing import Final
 from anyshape.codegen.llvm.emitter import Emitter, Loop
 from anyshape.codegen.llvm.loop_nest import StageCode, check_slot, set_masks
 from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
+from anyshape.codegen.nvptx.attention import AttentionTiles
+from anyshape.codegen.nvptx.attention_plan import AttentionShape
 from anyshape.codegen.nvptx.block_group import block_barrier, write_group_places
 from anyshape.codegen.nvptx.block_reduce import SHARED, GroupStage
 from anyshape.codegen.nvptx.block_scan import ScanStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
+from anyshape.codegen.nvptx.plain_products import PlainProducts
 from anyshape.codegen.nvptx.plan import GpuPlan
 from anyshape.codegen.nvptx.strips import StripStage
+from anyshape.codegen.nvptx.tensor_products import TensorProducts
 from anyshape.codegen.nvptx.tiles import THREADS, TileStage, tile_side
 from anyshape.loops.collapsed_axes import Flattened
 from anyshape.loops.expr import Axis
@@ -48,6 +52,8 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
         _rows(e, gpu)
     elif gpu.form == "strips":
         _strips(e, gpu)
+    elif gpu.attention is not None:
+        _attention(e, gpu.attention)
     else:
         _points(e)
     _leave_failures(e)
@@ -294,6 +300,30 @@ def _strips(e: Emitter, gpu: GpuPlan) -> None:
         return []
 
     e.loop(("%group.64", total, "%groups.64"), [], [], body)
+
+
+# -- a block for each tile of queries --------------------------------------------------------------
+
+
+def _attention(e: Emitter, shape: AttentionShape) -> None:
+    *axes, queries = e.kernel.axes
+    extents, points = _counted(e, tuple(axes))
+    more = e.let(f"add i64 {narrow_size(e, queries.extent)}, {shape.rows - 1}")
+    tiles = e.let(f"udiv i64 {more}, {shape.rows}")
+    total = e.let(f"mul i64 {points}, {tiles}")
+    products = PlainProducts if shape.halves is None else TensorProducts
+
+    def body(number: str, _: list[str]) -> list[str]:
+        row, tile = _divided(e, number, tiles)
+        # The last queries first: of a causal mask, they see the most keys.
+        last = e.let(f"sub i64 {tiles}, 1")
+        tile = e.let(f"sub i64 {last}, {tile}")
+        _set_digits(e, tuple(axes), extents, row)
+        AttentionTiles(e, shape).write(tile, products)
+        block_barrier(e)
+        return []
+
+    e.loop(("%ctaid.64", total, "%nctaid.64"), [], [], body)
 
 
 def _tile_places(e: Emitter) -> str:

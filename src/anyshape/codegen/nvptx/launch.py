@@ -22,6 +22,7 @@ from anyshape.codegen.ir_builder import FunctionBody
 from anyshape.codegen.nvptx.block_group import COUNTER
 from anyshape.codegen.nvptx.kernel import OWN
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
+from anyshape.codegen.nvptx.narrow_integers import COORDINATES
 from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.symbolic import Size, Symbol, ceildiv
@@ -39,6 +40,7 @@ DECLARATIONS: Final = f"""
 declare i32 @anyshape_gpu_points(ptr, i64, ptr, ptr, i64, i64, i64, i1)
 declare i32 @anyshape_gpu_rows(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64, i64, i64, i64, i1)
 declare i32 @anyshape_gpu_strips(ptr, i64, ptr, ptr, i64, i64, i64, i64, i64)
+declare i32 @anyshape_gpu_blocks(ptr, i64, ptr, ptr, i64, i64, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 """
 
@@ -89,7 +91,7 @@ def launch_function(
         if rule is chosen[-1][1]:
             lines.do(f"ret i32 {lines.let(call)}")
             break
-        with lines.only_if(_fits(lines, rule, sizes), "fits"):
+        with lines.only_if(_fits(lines, rule, counts, sizes), "fits"):
             lines.do(f"ret i32 {lines.let(call)}")
     head = f"define i32 @{name}(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch) nounwind {{"
     return "\n".join([head, lines.text(), "}"])
@@ -122,8 +124,8 @@ def _points(rule: LaunchRule) -> Size:
 def _sizes(rule: LaunchRule) -> list[Size]:
     vectors = ceildiv(rule.length, rule.lanes)
     sizes = [_points(rule), vectors, rule.depth, rule.private, rule.length]
-    far = [_elements(rule)] if rule.index_bits == 32 else []
-    return [*sizes, *rule.multiples, *rule.at_least, *far]
+    far = [_elements(rule)] if rule.index_bits == 32 or rule.near else []
+    return [*sizes, *rule.multiples, *rule.at_least, *far, *rule.near]
 
 
 def _elements(rule: LaunchRule) -> Size:
@@ -139,7 +141,7 @@ def _is_near(lines: FunctionBody, rule: LaunchRule, counts: Counts, sizes: Sizes
     return lines.let(f"icmp ult i64 {every}, {1 << 31}")
 
 
-def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
+def _fits(lines: FunctionBody, rule: LaunchRule, counts: Counts, sizes: Sizes) -> str:
     """Whether the function is for these sizes and addresses."""
     rests: list[str] = []
     for buffer, by in rule.aligned:
@@ -158,6 +160,12 @@ def _fits(lines: FunctionBody, rule: LaunchRule, sizes: Sizes) -> str:
         longest = rule.each * rule.lanes * rule.row_threads - rule.lanes + 1
         long = lines.let(f"icmp uge i64 {last}, {longest}")
         rests.append(lines.let(f"zext i1 {long} to i64"))
+    if rule.near:
+        is_far = lines.let(f"xor i1 {_is_near(lines, rule, counts, sizes)}, true")
+        for size in rule.near:
+            is_large = lines.let(f"icmp uge i64 {sizes.of(size)}, {COORDINATES}")
+            is_far = lines.let(f"or i1 {is_far}, {is_large}")
+        rests.append(lines.let(f"zext i1 {is_far} to i64"))
     if not rests:
         return "true"
     every = reduce(lambda a, b: lines.let(f"or i64 {a}, {b}"), rests)
@@ -176,6 +184,8 @@ def _call(rule: LaunchRule, sizes: Sizes, given: str) -> str:
             f" i64 {rule.block}, i64 {rule.rounds}, i64 {least}, {part},"
             f" i1 {str(rule.each > 0).lower()})"
         )
+    if rule.form == "attention":
+        return f"call i32 @anyshape_gpu_blocks({given}, {points}, i64 {rule.block}, {private})"
     serial = str(rule.serial).lower()
     rest = f"i64 {rule.block}, i1 {serial}"
     return f"call i32 @anyshape_gpu_points({given}, {points}, {private}, {rest})"
@@ -427,6 +437,28 @@ alone:
 }
 """
 
+#: A block of so many threads and bytes of shared memory for each point.
+_BLOCKS: Final = """
+define i32 @anyshape_gpu_blocks(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %points,
+                                i64 %threads, i64 %shared) nounwind {
+entry:
+  %some = icmp sgt i64 %points, 0
+  br i1 %some, label %load, label %none
+none:
+  ret i32 0
+load:
+  %ready = call i1 @anyshape_gpu_ready(ptr %table, i64 %handle)
+  br i1 %ready, label %start, label %missing
+missing:
+  ret i32 1
+start:
+  %grid = call i64 @llvm.umin.i64(i64 %points, i64 1073741824)
+  %failed = call i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own,
+      i64 %grid, i64 %threads, i64 1, i64 %shared, i64 0, i64 0, i64 1, i64 0)
+  ret i32 %failed
+}
+"""
+
 #: `%parts` blocks of `%part` bytes each share a point.
 _START: Final = """
 define i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %grid,
@@ -505,7 +537,7 @@ done:
 
 def launch_helpers(device: int, group_threads: int = GROUP_THREADS) -> str:
     """What the functions of all kernels call; a part of the host's helpers."""
-    text = _DECLARED + _READY + _POINTS + _PARTS + _ROWS + _STRIPS + _START
+    text = _DECLARED + _READY + _POINTS + _PARTS + _ROWS + _STRIPS + _BLOCKS + _START
     numbers = {
         "device": device,
         "counter": COUNTER,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.llvm.casts import BF16_PAIR
-from anyshape.codegen.llvm.emitter import Emitter
+from anyshape.codegen.llvm.emitter import Emitter, IrValue
 from anyshape.codegen.llvm.values import compute
+from anyshape.codegen.nvptx.attention import EXP2_TEXT
+from anyshape.codegen.nvptx.attention_plan import AttentionShape
 from anyshape.codegen.nvptx.block_group import DECLARATIONS
 from anyshape.codegen.nvptx.block_reduce import (
     LEFT_FOR_KERNELS,
@@ -17,11 +20,15 @@ from anyshape.codegen.nvptx.block_reduce import (
 )
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.kernel import kernel_function
+from anyshape.codegen.nvptx.narrow_integers import NarrowIntegers
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
 from anyshape.codegen.nvptx.strips import MOST_THREADS as STRIP_THREADS
+from anyshape.codegen.nvptx.tensor_products import DECLARATIONS as TENSOR_CORES
 from anyshape.codegen.nvptx.tiles import THREADS
 from anyshape.codegen.target import Machine, Target
 from anyshape.codegen.vector_math import definitions
+from anyshape.loops.attention import CHUNK
+from anyshape.loops.expr import Scalar
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.operations import OF_THE_C_LIBRARY
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -79,7 +86,7 @@ class LaunchRule:
     fewest: int
     #: whether a row is a tile
     tiled: bool
-    #: bytes of private memory of a row, or of a thread
+    #: bytes of private memory of a row, or of a thread; of attention, of shared memory of a block
     private: Size
     multiples: tuple[Size, ...]
     #: what must not be less than the lanes but one
@@ -93,6 +100,9 @@ class LaunchRule:
     index_bits: int
     #: what it says if the check of this number fails
     checks: tuple[str, ...]
+    #: if there are any: sizes of which coordinates are, which have to be small, as all that the
+    #: kernel is given
+    near: tuple[Size, ...]
     #: threads of a block, where there are many points or short rows
     block: int
     #: threads that share a row, at most
@@ -124,7 +134,7 @@ def functions_of(
     plans = (
         replace(gpu, index_bits=bits)
         for gpu in gpu_plans(kernel, choice)
-        for bits in ((32, 64) if gpu.divides else (64,))
+        for bits in ((32, 64) if gpu.divides else (gpu.index_bits,))
     )
     return tuple(KernelFunction(gpu, _rule(f"{name}_{_kind(gpu)}", gpu)) for gpu in plans)
 
@@ -132,7 +142,7 @@ def functions_of(
 def module_text(function: KernelFunction, counts: Counts, target: Target) -> str:
     """Each function is a module of its own: threads make them side by side."""
     gpu, rule = function
-    e = Emitter(gpu.plan, Machine.of(target), compute)
+    e = Emitter(gpu.plan, Machine.of(target), _computing(gpu))
     e.is_aligned = gpu.is_aligned
     e.is_atomic = gpu.atomic
     e.uniform = gpu.uniform
@@ -145,8 +155,20 @@ def module_text(function: KernelFunction, counts: Counts, target: Target) -> str
     made_of = definitions(sorted(e.functions), on_gpu=True)
     if Machine.of(target).rounds_bf16:
         made_of += _BF16_PAIR
+    if gpu.attention is not None:
+        made_of += EXP2_TEXT
+        if gpu.attention.halves is not None:
+            made_of += TENSOR_CORES
     parts = [_HEAD, partial_array(_states(gpu)), shared, text, made_of]
     return join_module([*parts, _metadata(rule)])
+
+
+def _computing(gpu: GpuPlan) -> Callable[[Emitter, Scalar], IrValue]:
+    if gpu.attention is None or gpu.index_bits == 64:
+        return compute
+    kernel = gpu.plan.kernel
+    axes = kernel.axes[-1].symbol, kernel.stages[0].axes[0].symbol
+    return NarrowIntegers(axes, kernel.positions).compute
 
 
 def _states(gpu: GpuPlan) -> int:
@@ -157,6 +179,8 @@ def _states(gpu: GpuPlan) -> int:
 
 def _kind(gpu: GpuPlan) -> str:
     """What a function is called behind the kernel's name."""
+    if gpu.attention is not None:
+        return "plain" if gpu.attention.halves is None else "tensor"
     access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
     held = f"x{gpu.each}t{gpu.row_threads}" if gpu.each else ""
     flat = "_flat" if gpu.plan.flat is not None else ""
@@ -166,7 +190,7 @@ def _kind(gpu: GpuPlan) -> str:
 def _metadata(rule: LaunchRule) -> str:
     """Also how many threads a block may have, or the assembler would take more registers than there
     are for them."""
-    if rule.form not in ("rows", "strips"):
+    if rule.form not in ("rows", "strips", "attention"):
         return "!0 = !{}"
     limits = {"maxntidx": max(rule.row_threads, rule.block)}
     if rule.form == "strips":
@@ -201,7 +225,41 @@ def _vectors(stage: Stage, lanes: int) -> Size:
     return product([*others, ceildiv(last, lanes)])
 
 
+def _attention_rule(name: str, gpu: GpuPlan, shape: AttentionShape) -> LaunchRule:
+    *outer, queries = (axis.extent for axis in gpu.plan.kernel.axes)
+    return LaunchRule(
+        name=name,
+        form=gpu.form,
+        lanes=CHUNK,
+        points=product([*outer, ceildiv(queries, shape.rows)]),
+        length=0,
+        depth=0,
+        part_bytes=0,
+        each=0,
+        fewest=0,
+        tiled=False,
+        private=shape.shared,
+        multiples=gpu.multiples,
+        at_least=(),
+        aligned=_aligned(gpu),
+        serial=False,
+        index_bits=64,
+        checks=(),
+        near=() if gpu.index_bits == 64 else (queries, gpu.plan.kernel.stages[0].axes[0].extent),
+        block=shape.threads,
+        row_threads=shape.threads,
+        rounds=0,
+        share=0,
+    )
+
+
+def _aligned(gpu: GpuPlan) -> tuple[tuple[int, int], ...]:
+    return tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned)
+
+
 def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
+    if gpu.attention is not None:
+        return _attention_rule(name, gpu, gpu.attention)
     kernel, column = gpu.plan.kernel, gpu.plan.column
     outer = kernel.axes if column is None else kernel.axes[:-1]
     lengths = [product([axis.extent for axis in stage.axes[-1:]]) for stage in kernel.stages]
@@ -222,10 +280,11 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         multiples=gpu.multiples,
         at_least=gpu.at_least,
         fewest_points=gpu.fewest_points,
-        aligned=tuple((int(buffer.removeprefix("k")), by) for buffer, by in gpu.aligned),
+        aligned=_aligned(gpu),
         serial=gpu.serial,
         index_bits=gpu.index_bits,
         checks=tuple(check.message for stage in kernel.stages for check in stage.checks),
+        near=(),
         block=_block(gpu),
         row_threads=gpu.row_threads if gpu.each else _ROW_THREADS,
         registers=gpu.registers,

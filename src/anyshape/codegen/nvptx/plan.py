@@ -6,7 +6,8 @@ of them has.
 - *strips*: the threads of a block share neighbouring columns, and the rounds of their stages;
 - *rows*: the threads of a block share one point of the parallel axes, whose stages run along
   consecutive elements;
-- *points*: a thread takes one point, element by element: stores that may meet.
+- *points*: a thread takes one point, element by element: stores that may meet;
+- *attention*: a block takes a tile of queries (`attention_plan.py`).
 
 Strips and rows may be shared by several blocks. All but points come twice: the wide code moves 16
 bytes at a time and is for tensors whose rows begin at such addresses; the narrow one takes single
@@ -20,6 +21,7 @@ from collections.abc import Container, Iterator
 from typing import Final, Literal
 
 from anyshape.codegen.llvm.plan import KernelPlan, element_costs, unordered
+from anyshape.codegen.nvptx.attention_plan import AttentionShape, attention_forms
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
 from anyshape.codegen.nvptx.choice import USUAL, WARP, GpuChoice
 from anyshape.codegen.nvptx.held_rows import elements_held, forwarded, sure_elements
@@ -35,7 +37,7 @@ from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import Size, floordiv
 from anyshape.symbolic.expr import Symbol, atom_at, of_atom, polynomial, symbols_of, terms_of
 
-Form = Literal["columns", "strips", "rows", "points"]
+Form = Literal["columns", "strips", "rows", "points", "attention"]
 
 #: Vectors of a row that is no multiple of them: with fewer, too many lanes would be idle.
 _FEWEST_VECTORS: Final = 8
@@ -77,6 +79,8 @@ class GpuPlan:
     sure: int = 0
     #: of sizes and coordinates in the code; 32 is for launches whose sizes have fewer
     index_bits: int = 64
+    #: of a kernel that is attention
+    attention: AttentionShape | None = None
     #: what it was made with
     choice: GpuChoice = USUAL
 
@@ -130,6 +134,8 @@ def gpu_plans(kernel: Kernel, choice: GpuChoice = USUAL) -> tuple[GpuPlan, ...]:
 
 
 def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
+    if kernel.attends:
+        return _attention_plans(kernel)
     access = choice.access
     # Rounds that may meet stay in one thread, unless the memory itself adds.
     in_order = kernel.ordered
@@ -223,6 +229,20 @@ def _is_light(kernel: Kernel) -> bool:
         and rows <= symbols_of(address)
     }
     return sum(element_costs(kernel, None)) < _BUSY * sum(widths[buffer] for buffer, _ in moved)
+
+
+def _attention_plans(kernel: Kernel) -> tuple[GpuPlan, ...]:
+    return tuple(
+        GpuPlan(
+            "attention",
+            form.plan,
+            multiples=form.multiples,
+            aligned=form.aligned,
+            index_bits=64 if form.shape.halves is None else 32,
+            attention=form.shape,
+        )
+        for form in attention_forms(kernel)
+    )
 
 
 def _form(kernel: Kernel) -> tuple[Form, Axis | None]:
