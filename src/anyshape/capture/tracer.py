@@ -406,6 +406,10 @@ class Tracer:
             self.log.append((path, value, True))
         return found
 
+    @property
+    def read_paths(self) -> list[Path]:
+        return list(self._read)
+
     def was_read(self, path: Path) -> bool:
         return path in self._read
 
