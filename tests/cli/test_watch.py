@@ -190,12 +190,10 @@ def test_nothing_interrupts_the_way_out(end: type[BaseException]):
     try:
         with contextlib.suppress(end), Interruptible():
             raise end
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0)  # Python looks for signals between two lines.
+        signal.raise_signal(signal.SIGINT)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with pytest.raises(KeyboardInterrupt), Interruptible():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(1)
+            signal.raise_signal(signal.SIGINT)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         with Interruptible():
             pass
