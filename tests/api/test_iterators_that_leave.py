@@ -89,3 +89,37 @@ def test_one_iterator_stays_one(name: str) -> None:
     for size in (3, 4, 5):
         box: list[Any] = []
         assert compiled(torch.ones(size), box) is box[0]
+
+
+KEPT: Any = torch.ones(1)
+
+
+def _set_item(x: Tensor) -> None:
+    KEPT.__dict__["n"] = x.shape[0]
+
+
+def _set_attribute(x: Tensor) -> None:
+    KEPT.__dict__["own"].n = x.shape[0]
+
+
+def _set_in_a_list(x: Tensor) -> None:
+    KEPT.__dict__["list"][0] = (x.shape[0],)
+
+
+@pytest.mark.parametrize("do", [_set_item, _set_attribute, _set_in_a_list])
+def test_an_object_that_ends_the_capture_gets_plain_numbers(do: Callable[[Tensor], None]) -> None:
+    class Own:
+        n: Any = 0
+
+    def program(x: Tensor) -> Tensor:
+        do(x)
+        return x + 1
+
+    KEPT.__dict__.update(own=Own(), list=[0])
+    compiled = anyshape.compile(program, dynamic=True)
+    for size in (3, 4, 5, 6):
+        compiled(torch.ones(size))
+        found = [KEPT.__dict__.get("n", size), KEPT.own.n or size, *(KEPT.list[0] or (size,))]
+        assert found == [size, size, size]
+        assert {type(each) for each in found} == {int}
+    KEPT.__dict__.clear()

@@ -235,6 +235,7 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def set_attribute(self, obj: object, name: str, value: object) -> None:
         try:
+            self.tracer.check_active()
             self.tracer.has_effect("an attribute is set")
             if isinstance(obj, torch.Tensor):
                 if name == "grad" and self.grads is not None:

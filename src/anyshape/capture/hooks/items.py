@@ -127,6 +127,7 @@ class ItemHooks(HooksBase):
 
     def set_item(self, obj: Any, key: object, value: object) -> None:
         try:
+            self.tracer.check_active()
             self.tracer.has_effect("an item is set")
             if isinstance(obj, torch.Tensor):
                 self.recorder.run(
