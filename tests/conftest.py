@@ -30,6 +30,7 @@ ONE_IN: Final = {
     "api/test_inputs_with_gaps.py": 5,
     "api/test_match.py": 10,
     "api/test_python_features.py": 5,
+    "api/test_two_ways_to_one_state.py": 12,
     "capture/test_replay.py": 16,
     "codegen": 6,
     "compat": 4,

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from anyshape.cli import main
+from anyshape.cli.watch import Interruptible
 from tests.report.recordings import FOLDER
 
 JOB = """
@@ -180,6 +181,25 @@ def test_a_reader_that_has_seen_enough():
         # It may end of the one or of the other, or be interrupted while it ends.
         view.wait(60)
         assert b"Traceback" not in _errors(view)
+
+
+@pytest.mark.parametrize("end", [BrokenPipeError, KeyboardInterrupt])
+def test_nothing_interrupts_the_way_out(end: type[BaseException]):
+    before = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with contextlib.suppress(end), Interruptible():
+            raise end
+        signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with pytest.raises(KeyboardInterrupt), Interruptible():
+            signal.raise_signal(signal.SIGINT)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with Interruptible():
+            pass
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_in_a_terminal():

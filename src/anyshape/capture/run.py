@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from anyshape.capture.dynamism_policy import any_item
 from anyshape.capture.externals.epilogue import Recipe
 from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Change, Journal
+from anyshape.capture.externals.state_aliases import state_guards
 from anyshape.capture.externals.untrace import StrippingHooks, untraced
 from anyshape.capture.hooks.hooks import Hooks
 from anyshape.capture.hooks.pinned_functions import PinningHooks
@@ -219,6 +221,7 @@ def _trace(
     guards = [
         *tracer.guards.values(),
         *_facts(tracer),
+        *state_guards(tracer, outside.journal),
         *_changed_are_distinct(tracer, outside),
         *_reformed_are_distinct(tracer, recorder),
         *_changed_are_no_leaves(recorder),
@@ -323,17 +326,23 @@ def _changed_are_no_leaves(recorder: Recorder) -> Iterable[Guard]:
             yield Guard(Kind.EQUALS, leaf, False, "it is changed in place")
 
 
+#: Containers of which a change is seen anywhere; of others, see `state_aliases`.
+_NOT_BY_NAME: Final = (list, deque, set)
+
+
 def _changed_are_distinct(tracer: Tracer, outside: Externals) -> Iterable[Guard]:
     """What the program changed was one object among others of its kind: were two of them the same,
     a change of one would be seen in the other."""
     by_kind: dict[type, list[Path]] = {}
-    changed = {type(thing) for thing in outside.journal.changed.values()}
+    changed = {
+        type(thing) for thing in outside.journal.changed.values() if isinstance(thing, _NOT_BY_NAME)
+    }
     if not changed:
         return
     for thing in tracer.kept:
         kind = type(thing)
         path = tracer.path_of(thing)
-        if kind in changed and path is not None and kind is not types.CellType:
+        if kind in changed and path is not None:
             by_kind.setdefault(kind, []).append(path)
     for paths in by_kind.values():
         if len(paths) > 1:

@@ -150,6 +150,12 @@ class Tracer:
             self._trials -= 1
         raise AbortCapture(left.reason, *left.hints, question=left.question)
 
+    def check_active(self) -> None:
+        """Leave a change to plain Python where its operands have ended the capture: nobody knows
+        where the object is from, and it may not get traced numbers."""
+        if not self.active:
+            raise AbortCapture("the capture has ended")
+
     def has_effect(self, what: str) -> None:
         """Something is about to change that outlives the part of the program at hand."""
         if self._trials:
@@ -405,6 +411,10 @@ class Tracer:
         if self.log is not None:
             self.log.append((path, value, True))
         return found
+
+    @property
+    def read_paths(self) -> list[Path]:
+        return list(self._read)
 
     def was_read(self, path: Path) -> bool:
         return path in self._read

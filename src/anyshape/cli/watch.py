@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import time
 from collections import Counter, deque
@@ -60,9 +61,33 @@ def run(options: argparse.Namespace) -> int:
     if options.once:
         return _once(watched, options.folder)
     # Whoever interrupts has seen enough; the job goes on.
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt), Interruptible():
         (_draw if sys.stdout.isatty() else _follow)(watched, options.until_end)
     return 0
+
+
+class Interruptible:
+    """What an interrupt ends, or that whoever reads has gone. The command is then about to end, and
+    is not interrupted on its way: that would be shown as an error, up to the exit of Python."""
+
+    def __init__(self) -> None:
+        self._has_ended = False
+        self._before: Any = signal.SIG_IGN
+
+    def __enter__(self) -> None:
+        self._before = signal.getsignal(signal.SIGINT)
+        if self._before is signal.default_int_handler:  # not one that nobody can interrupt
+            signal.signal(signal.SIGINT, self._interrupt)
+
+    def _interrupt(self, *_: object) -> None:
+        if not self._has_ended:
+            raise KeyboardInterrupt
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        is_end = kind is not None and issubclass(kind, KeyboardInterrupt | BrokenPipeError)
+        self._has_ended = is_end
+        if not is_end and self._before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, self._before)
 
 
 class _Watched:

@@ -23,6 +23,7 @@ from anyshape.dispatch.callable_target import Target
 from anyshape.dispatch.contract import BrokenContract, assumed, contract_of
 from anyshape.dispatch.dynamic_int_arguments import CallMarks, plain_call, unwrapped
 from anyshape.dispatch.entry import Counts, Entry, Options, all_counts
+from anyshape.dispatch.pages import Pages
 from anyshape.dispatch.regional_compile import Slot, Units
 from anyshape.dispatch.stance import Stance, stance
 from anyshape.dispatch.verification import VerifiedCalls
@@ -136,6 +137,7 @@ class CompiledFunction:
     #: of each of its parts that ever was
     _part_counts: list[Counts] = field(default_factory=list[Counts])
     _defaults: tuple[object, ...] = ()
+    _pages: Pages = field(default_factory=Pages)
     #: why it was recompiled, and the line that relies on what failed
     recompiled: list[kinds.GuardFailure] = field(default_factory=list["kinds.GuardFailure"])
     #: the shapes that calls must have, if they are declared
@@ -198,14 +200,21 @@ class CompiledFunction:
             verified = VerifiedCalls(self.target, self._check_signature)
             served = {entry.plan: entry for entry in self.entries}
             plans = [verified.plan(served[plan]) for plan in plans]
-        made: Any = build_dispatcher(
-            self.target.signature,
-            plans,
-            miss,
-            read_state,
-            self.target.name,
-            memory=_tensor_memory(),
-        )
+
+        def build(
+            of_page: Sequence[EntryPlan], further: Sequence[Callable[..., object]] | None
+        ) -> Any:
+            return build_dispatcher(
+                self.target.signature,
+                of_page,
+                miss,
+                read_state,
+                self.target.name,
+                memory=_tensor_memory(),
+                further=further,
+            )
+
+        made: Any = self._pages.dispatcher(plans, build, self.target.signature)
         # Python names the function in its messages about wrong arguments.
         made.__qualname__ = self.target.called
         return made if verified is None else verified.dispatch(made)

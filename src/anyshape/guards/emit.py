@@ -60,11 +60,13 @@ def build_dispatcher(
     probe: Probe | None = None,
     name: str = "dispatcher",
     memory: TensorMemory | None = None,
+    further: Sequence[Callable[..., object]] | None = None,
 ) -> Dispatcher:
     """The function that runs the first entry whose guards hold, or `miss` with the arguments by
     name. `probe` reads the global state that STATE guards compare with, once a call. With
     `memory`, tensors that belong to modules are watched instead of looked at
-    (`fast_path/version_check.py`).
+    (`fast_path/version_check.py`). With `further`, whatever is in it is called in place of `miss`,
+    as this function was.
     """
     parameters = signature.parameters
     namespace = Namespace(parameters)
@@ -76,8 +78,12 @@ def build_dispatcher(
     types = {name: _TYPE_OF.get(parameter.kind) for name, parameter in parameters.items()}
     for entry in entries:
         lines += _indented(_Entry(entry, types, namespace, memory).block())
-    bound = ", ".join(f"{name!r}: {name}" for name in parameters)
-    lines.append(f"    return {namespace.constant(miss)}({{{bound}}})")
+    if further is not None:
+        given = ", ".join(_ON[each.kind].format(each.name) for each in parameters.values())
+        lines.append(f"    return {namespace.constant(further)}[0]({given})")
+    else:
+        bound = ", ".join(f"{name!r}: {name}" for name in parameters)
+        lines.append(f"    return {namespace.constant(miss)}({{{bound}}})")
     source = "\n".join(lines) + "\n"
     exec(compile(source, f"<anyshape: {name}>", "exec"), namespace.values)
     made = cast("Dispatcher", namespace.values[f"{namespace.prefix}dispatcher"])
@@ -118,6 +124,14 @@ def _indented(lines: Iterable[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
+#: How a parameter is handed on.
+_ON: Final = {
+    Parameter.POSITIONAL_ONLY: "{}",
+    Parameter.POSITIONAL_OR_KEYWORD: "{}",
+    Parameter.VAR_POSITIONAL: "*{}",
+    Parameter.KEYWORD_ONLY: "{0}={0}",
+    Parameter.VAR_KEYWORD: "**{}",
+}
 _STARS: Final = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 #: After these, a parameter is keyword-only without another star.
 _STARRED: Final = (Parameter.VAR_POSITIONAL, Parameter.KEYWORD_ONLY)

@@ -291,7 +291,9 @@ def _grow(
             for item in items:
                 _perform(hooks, owner, path, one, item)
         else:
-            _perform(hooks, owner, path, getattr(kind, name), list(items))
+            # Only a list asks for the length of what it takes over.
+            taken = list(items if kind is list else deque(items))
+            _perform(hooks, owner, path, getattr(kind, name), taken)
     return owner if name == "__iadd__" else None
 
 

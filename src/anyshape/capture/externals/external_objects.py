@@ -38,8 +38,8 @@ class Externals:
     def __init__(self, tracer: Tracer, journal: Journal) -> None:
         self.tracer = tracer
         self.journal = journal
-        #: objects by the identity of their instance dictionary, where a program has looked at one.
-        #: They are written by attribute as well: what was written is in the journal by name
+        #: instance dictionaries that a program has looked at, by identity. They are written by
+        #: attribute as well: what was written is in the journal by name
         self.owners: dict[int, object] = {}
         #: dictionaries whose own `values()` or `items()` the program has got
         self._viewed: set[int] = set()
@@ -104,7 +104,7 @@ class Externals:
                 f"a key of type {type(key).__name__} into a dictionary from outside the function"
             )
         if self.journal.is_written(container, key):
-            return self.journal.written(container, key)
+            return self.journal.written(container, key, path)
         if not dict.__contains__(container, key):
             if type(container) is not dict and hasattr(type(container), "__missing__"):
                 raise AbortCapture("a missing key of a dictionary from outside the function")
@@ -124,7 +124,9 @@ class Externals:
     def has_key(self, container: dict[Any, Any], path: Path, key: object) -> bool:
         if not is_key(key):
             raise AbortCapture(f"a key of type {type(key).__name__}")
-        if not self.journal.is_written(container, key):
+        if self.journal.is_written(container, key):
+            self.journal.met[path] = container
+        else:
             self._guard_key(container, path, key)
         return dict.__contains__(container, key)
 
@@ -162,9 +164,9 @@ class Externals:
 
     def keys(self, container: dict[object, object], path: Path) -> Any:
         """A dictionary from outside, with its keys guarded in order."""
-        if id(container) in self.owners and self.journal.wrote_any(container):
-            raise AbortCapture("an instance dictionary that the program changed")
         before = self._before(container)
+        if before is container and self.journal.wrote_any(container):
+            raise AbortCapture("an instance dictionary that the program changed")
         keys = tuple(before) if before is not container else tuple(base_of(before).keys(before))
         if not all(map(is_key, keys)):
             raise AbortCapture(
@@ -231,6 +233,15 @@ class Externals:
         self._viewed.add(id(container))
         return own(container)
 
+    def own_dictionary(self, held: object, path: Path) -> None:
+        """The program looks at the dictionary of the object at the path."""
+        if id(held) not in self.owners:
+            if self.journal.wrote_any(held):
+                raise AbortCapture("the dictionary of an object that the program changed")
+            self.owners[id(held)] = held
+        # One of a class of the program's may answer otherwise.
+        self.tracer.read(held, path.attribute("__dict__"))
+
     # -- guards of the state before ----------------------------------------------------------------
 
     def _before(self, container: object) -> Any:
@@ -271,7 +282,6 @@ class Externals:
             )
         if id(container) in self.owners:
             self.journal.write(container, key, value)
-            self.journal.write(self.owners[id(container)], key, value)
         else:
             self.journal.changing(container).now[key] = value
         base_of(container).__setitem__(container, key, stored)

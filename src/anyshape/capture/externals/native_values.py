@@ -91,15 +91,18 @@ def is_numpy_scalar(kind: type) -> bool:
 
 
 _LARGEST: Final = 2**63 - 1
+#: Bytes.
+_LARGEST_FLOAT: Final = 8
 
 
 def as_torch_takes_it(value: Any) -> object:
     """The number of Python that torch makes of a number of numpy; others as they are, and those
-    that torch leaves to numpy: they are beyond its integers."""
+    that torch leaves to numpy: they are beyond its integers, or of an extended type."""
     if is_numpy_scalar(type(value)):
-        if isinstance(value, float):
+        kind = value.dtype.kind
+        if kind == "f" and value.dtype.itemsize <= _LARGEST_FLOAT:
             return float(value)
-        if value.dtype.kind in "iu" and value <= _LARGEST:
+        if kind in "iu" and value <= _LARGEST:
             return int(value)
     return value
 

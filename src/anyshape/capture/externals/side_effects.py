@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from enum import Enum, auto
+from types import MemberDescriptorType
 from typing import Any, Final
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.guards.path import Path
+from anyshape.guards.values import class_attribute
 from anyshape.support.lazy_dataclass import dataclass
 
 
@@ -63,6 +66,9 @@ class Changed:
 
 
 _OWN: Final = "a change of the program's own"
+
+#: Stands beside the name of what an object keeps in a slot, past its dictionary and its items.
+SLOT: Final = object()
 _BASES: Final = frozenset({OrderedDict, dict, list, tuple, deque, set, frozenset})
 
 
@@ -83,6 +89,8 @@ class Journal:
         self._containers: dict[int, Changed] = {}
         #: filters of warnings that the program has set, the one that is asked first at first
         self.filters: list[object] = []
+        #: dictionaries by the paths at which the program met what it had written there
+        self.met: dict[Path, object] = {}
         #: external objects that were changed
         self.changed: dict[int, object] = {}
 
@@ -92,7 +100,7 @@ class Journal:
 
     def forget(self) -> None:
         """Let go of the program's objects: to be called when nobody watches any more."""
-        for held in (self.effects, self._written, self._containers, self.changed):
+        for held in (self.effects, self._written, self._containers, self.changed, self.met):
             held.clear()
 
     @property
@@ -106,13 +114,27 @@ class Journal:
         self._written[id(target), key] = value
         self.changed[id(target)] = target
 
+    def is_set(self, held: object, name: object) -> bool:
+        """Whether the program set an attribute that this dictionary holds, or a global."""
+        self.check_only_by_name(held)
+        return self.is_written(held, name)
+
+    def check_only_by_name(self, held: object) -> None:
+        """A dictionary that is used by name was not changed as a container: what is in it now is
+        not all as the program had it."""
+        if id(held) in self._containers:
+            raise AbortCapture("a dictionary is changed by its items, and used by attributes too")
+
     def is_written(self, target: object, key: object) -> bool:
         found = (id(target), key) in self._written
         if found:
             self._tell(_OWN)
         return found
 
-    def written(self, target: object, key: object) -> object:
+    def written(self, target: object, key: object, place: Path | None = None) -> object:
+        """What is there, to be read by way of `place`."""
+        if place is not None:
+            self.met[place] = target
         return self._written[id(target), key]
 
     def wrote_any(self, target: object) -> bool:
@@ -131,10 +153,17 @@ class Journal:
         """To be called before every change of a container: keeps what was in it at first."""
         self._tell(_OWN)
         found = self._containers.get(id(container))
+        if found is None and id(container) in self.changed:
+            raise AbortCapture("a dictionary is changed by attributes, and by its items too")
         if found is None:
             found = self._containers[id(container)] = _snapshot(container)
             self.changed[id(container)] = container
         return found
+
+
+def is_kept_in_slot(thing: object, name: str) -> bool:
+    """Whether an attribute is in a slot of the object, and not in its dictionary."""
+    return type(class_attribute(type(thing), name)) is MemberDescriptorType
 
 
 def _snapshot(container: Any) -> Changed:

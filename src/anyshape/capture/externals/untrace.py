@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import itertools
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
@@ -24,6 +25,7 @@ from anyshape.capture.value_kinds import ATOMS, CODE
 _PLAIN_CONTAINERS: Final = frozenset({list, dict, set, OrderedDict, defaultdict, deque})
 _CONTAINERS: Final = (list, dict, set, deque)
 _NATIVE: Final = types.BuiltinFunctionType
+_BOUND: Final = (types.BuiltinFunctionType, types.MethodWrapperType)
 _VIEWS: Final = (
     *(type({}.keys()), type({}.values()), type({}.items())),
     *(type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items())),
@@ -72,6 +74,8 @@ class Untrace:
         kind = type(value)
         if kind is types.FunctionType and is_instrumented(value.__code__):
             self._cells(value)
+        if kind in _BOUND and issubclass(type(value.__self__), _WALKED):
+            self.plain(value.__self__)
         if kind in ATOMS or issubclass(kind, (torch.Tensor, *CODE)):
             return value
         if kind in TRACED_VALUES:
@@ -203,6 +207,26 @@ def _view(value: object, replace: Replace) -> None:
         replace(held)
 
 
+def _iterator(value: object, replace: Replace) -> None:
+    """What an iterator has yet to give, as far as that is in containers: a number that it holds
+    itself stays, since another iterator would not advance with it. Of a generator, nothing that
+    is not data: it may hold what watches it."""
+    for held in gc.get_referents(value):
+        if issubclass(type(held), _WALKED):
+            replace(held)
+
+
+_ITERATORS: Final = (
+    *(types.GeneratorType, zip, map, filter, enumerate, reversed),
+    *(
+        type(iter(each))
+        for each in ([], (), {}, {}.values(), {}.items(), {1}, deque(), OrderedDict())
+    ),
+    *(kind for kind in vars(itertools).values() if type(kind) is type),
+    *(type(itertools.tee(())[0]), type(reversed([])), type(reversed({}))),
+)
+_WALKED: Final = (*_CONTAINERS, tuple, *_ITERATORS)
+
 _IN_PLACE: Final[tuple[tuple[Any, Callable[[Any, Replace], None]], ...]] = (
     (list, _list),
     (dict, _dict),
@@ -212,6 +236,7 @@ _IN_PLACE: Final[tuple[tuple[Any, Callable[[Any, Replace], None]], ...]] = (
     (types.MethodType, _method),
     (BaseException, _exception),
     (_VIEWS, _view),
+    (_ITERATORS, _iterator),
 )
 
 

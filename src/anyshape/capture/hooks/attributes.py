@@ -18,7 +18,7 @@ import torch
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.native_values import key_of_type
-from anyshape.capture.externals.side_effects import Change, Effect
+from anyshape.capture.externals.side_effects import SLOT, Change, Effect, is_kept_in_slot
 from anyshape.capture.hooks.class_lookups import (
     ClassLookups,
     check_binder,
@@ -70,48 +70,48 @@ class Attributes:
         return self._of_instance(obj, name)
 
     def _of_module(self, module: types.ModuleType, name: str) -> object:
+        own_name = module.__dict__.get("__name__")
         try:
             value = getattr(module, name)
         except AttributeError:
             self._not_in_module(module, name)
             raise
         if name == "__dict__":
-            self._tracer.read(value, self._tracer.constant(value, f"G[{module.__name__!r}]"))
+            self._tracer.read(value, self._tracer.constant(value, f"G[{own_name!r}]"))
             return value
         if name.startswith("__") and name not in module.__dict__:
             return value
-        if self._journal.is_written(module.__dict__, name):
+        if self._journal.is_set(module.__dict__, name):
             return self._journal.written(module.__dict__, name)
         if name not in module.__dict__:
-            if is_trusted(module.__name__) and isinstance(value, (*CODE, types.MethodType)):
+            if is_trusted(own_name) and isinstance(value, (*CODE, types.MethodType)):
                 return value
-            if is_trusted(module.__name__) and type(value) in ATOMS:
-                path = self._tracer.constant(module, module.__name__).attribute(name)
+            if is_trusted(own_name) and type(value) in ATOMS:
+                path = self._tracer.constant(module, str(own_name)).attribute(name)
                 self._tracer.guard(Kind.EQUALS, path, value, "a setting")
                 return value
         if module.__dict__.get(name, _MISSING) is not value:
             # Code of the module has answered, and must not run again: we leave with the answer.
-            self._tracer.abort(
-                f"the attribute `{name}` made by `__getattr__` of module {module.__name__}"
-            )
+            self._tracer.abort(f"the attribute `{name}` made by `__getattr__` of module {own_name}")
             return value
-        if not is_trusted(module.__name__) and module.__name__ != "anyshape":
+        if not is_trusted(own_name) and own_name != "anyshape":
             # One of another class may answer otherwise.
             self._tracer.guard(Kind.TYPE, self._tracer.constant(module), type(module))
-        path = self._tracer.constant(module.__dict__, f"G[{module.__name__!r}]")
+        path = self._tracer.constant(module.__dict__, f"G[{own_name!r}]")
         return self._tracer.read(value, path.item(name))
 
     def _not_in_module(self, module: types.ModuleType, name: str) -> None:
         """Guard that a module has no such name, and nothing that makes it up."""
         held: Any = module.__dict__
+        own_name = held.get("__name__")
         if type(module) is not types.ModuleType or self._journal.wrote_any(held):
-            raise AbortCapture(f"module {module.__name__} has no `{name}`")
-        if module.__name__.partition(".")[0] == "torch":
+            raise AbortCapture(f"module {own_name} has no `{name}`")
+        if str(own_name).partition(".")[0] == "torch":
             replaced.note(held, {name, "__getattr__"})
             return
         if "__getattr__" in held:
-            raise AbortCapture(f"module {module.__name__} has a `__getattr__`")
-        path = self._tracer.constant(held, f"G[{module.__name__!r}]")
+            raise AbortCapture(f"module {own_name} has a `__getattr__`")
+        path = self._tracer.constant(held, f"G[{own_name!r}]")
         for missing in (name, "__getattr__"):
             self._tracer.guard(Kind.CONTAINS, path, (missing, False))
 
@@ -230,7 +230,7 @@ class Attributes:
         held = _instance_dictionary(obj)
         if held is not None and name in held:
             return self._held(path, held, name)
-        if path is not None and held is not None and not self._journal.is_written(held, name):
+        if path is not None and held is not None and not self._journal.is_set(held, name):
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
         if found is not None:
             return self.bound(obj, found[0], name, found[1])
@@ -253,8 +253,9 @@ class Attributes:
 
     def _held(self, path: Path | None, held: dict[str, object], name: str) -> object:
         # By the dictionary, which objects may share.
-        if self._journal.is_written(held, name):
-            return self._journal.written(held, name)
+        if self._journal.is_set(held, name):
+            place = None if path is None else path.attribute("__dict__")
+            return self._journal.written(held, name, place)
         if path is None:
             return held[name]
         return self._tracer.read(held[name], path.instance(name))
@@ -346,8 +347,9 @@ class Attributes:
 
     def _slot(self, obj: object, name: str, member: Any) -> object:
         path = self._tracer.path_of(obj)
-        if self._journal.is_written(obj, name):
-            return self._journal.written(obj, name)
+        slot = SLOT, name
+        if self._journal.is_written(obj, slot):
+            return self._journal.written(obj, slot)
         try:
             value = member.__get__(obj, type(obj))
         except AttributeError:
@@ -368,13 +370,8 @@ class Attributes:
         if name == "__dict__":
             held = obj.__dict__
             path = self._tracer.path_of(obj)
-            if path is not None and not self._outside.is_external(held):
-                if self._journal.wrote_any(held):
-                    raise AbortCapture("the dictionary of an object that the program changed")
-                # One of a class of the program's may answer otherwise.
-                self._tracer.guard(Kind.TYPE, path.attribute("__dict__"), type(held))
-                self._tracer.register(held, path.attribute("__dict__"))
-                self._outside.owners[id(held)] = obj
+            if path is not None:
+                self._outside.own_dictionary(held, path)
             return held
         if name in _HARMLESS_PROPERTIES:
             return getter.__get__(obj, type(obj))
@@ -423,11 +420,15 @@ class Attributes:
             object.__setattr__(obj, name, value)
             return
         held = _instance_dictionary(obj)
-        if held is not None and name not in held and not self._journal.is_written(held, name):
+        if held is not None and name not in held and not self._journal.is_set(held, name):
             self._tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
+        is_slot = held is None or is_kept_in_slot(obj, name)
+        if not is_slot:
+            self._journal.check_only_by_name(held)
         object.__setattr__(obj, name, self._outside.storable(value))
-        self._journal.write(obj, name, value)
-        if held is not None:
+        if is_slot:
+            self._journal.write(obj, (SLOT, name), value)
+        else:
             self._journal.write(held, name, value)
         self._journal.add(Effect(Change.SET_ATTRIBUTE, path, name, (value,)))
 

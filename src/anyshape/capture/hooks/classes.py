@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
+from collections import deque
 from typing import Any, Final
 
 from anyshape.capture.abort import AbortCapture
@@ -30,7 +31,11 @@ def value(hooks: Hooks, kind: Any, args: tuple[object, ...], kwargs: dict[str, o
     if not is_immutable(kind):
         return new(kind)
     if issubclass(kind, (tuple, frozenset)):
-        args = tuple(list(hooks.iterate(arg)) for arg in args)
+        # Of the two, a tuple asks for the length of what it is made of.
+        args = tuple(
+            (list if issubclass(kind, tuple) else deque)(walked)
+            for walked in map(hooks.iterate, args)
+        )
     elif not issubclass(kind, BaseException):
         args = tuple(hooks.specialized(hooks.operand(arg), "it becomes a value") for arg in args)
     return new(kind, *args, **kwargs)

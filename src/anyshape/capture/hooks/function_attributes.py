@@ -38,8 +38,9 @@ class FunctionAttributes:
 
     def get(self, function: types.FunctionType, name: str) -> Any:
         journal = self._outside.journal
-        if journal.is_written(function, name):
-            return journal.written(function, name)
+        if journal.is_set(function.__dict__, name):
+            place = self._tracer.constant(function).attribute("__dict__")
+            return journal.written(function.__dict__, name, place)
         if self.is_own(function):
             return self._of_own(function, name)
         path = self._tracer.constant(function)
@@ -80,14 +81,8 @@ class FunctionAttributes:
         return getattr(function, name)
 
     def _dictionary(self, function: types.FunctionType) -> dict[str, object]:
-        held = function.__dict__
-        if not self._outside.is_external(held):
-            if self._outside.journal.wrote_any(function):
-                raise AbortCapture("the dictionary of a function that the program changed")
-            path = self._tracer.constant(function).attribute("__dict__")
-            self._tracer.register(held, path)
-            self._outside.owners[id(held)] = function
-        return held
+        self._outside.own_dictionary(function.__dict__, self._tracer.constant(function))
+        return function.__dict__
 
     def fact(self, thing: object, module: object, name: str) -> Any:
         """What a class or a function says of itself: mostly its names."""

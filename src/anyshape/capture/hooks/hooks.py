@@ -76,7 +76,7 @@ class Hooks(OperatorHooks, ItemHooks):
         if name in CHECK_NAMES:
             self._may_check(value)
         known = self._globals_read.get((id(frame.globals), name), _UNREAD)
-        if known is not _UNREAD:
+        if known is not _UNREAD and not self.journal.changed_container(frame.globals):
             return known
         try:
             read = self._read_global(frame.globals, name, value)
@@ -89,6 +89,7 @@ class Hooks(OperatorHooks, ItemHooks):
         return read
 
     def _read_global(self, globals_: dict[str, Any], name: str, value: object) -> object:
+        self.journal.check_only_by_name(globals_)
         module = globals_.get("__name__")
         if name not in globals_:
             if not is_trusted(module):
@@ -126,6 +127,7 @@ class Hooks(OperatorHooks, ItemHooks):
         globals_ = frame.globals
         try:
             self.tracer.has_effect("a global variable is set")
+            self.journal.check_only_by_name(globals_)
             path = self.tracer.constant(globals_, "G")
             stored = self.outside.storable(value)
             self.journal.write(globals_, name, value)
@@ -209,8 +211,8 @@ class Hooks(OperatorHooks, ItemHooks):
         if path is None:
             self.attributes.class_attribute(type(tensor), name)
             return getattr(tensor, name)
-        if self.journal.is_written(tensor, name):
-            return self.journal.written(tensor, name)
+        if self.journal.is_set(tensor.__dict__, name):
+            return self.journal.written(tensor.__dict__, name, path.attribute("__dict__"))
         if name not in tensor.__dict__:
             self.tracer.guard(Kind.NO_INSTANCE_ATTRIBUTE, path, name)
             self.attributes.class_attribute(type(tensor), name)
@@ -233,6 +235,7 @@ class Hooks(OperatorHooks, ItemHooks):
 
     def set_attribute(self, obj: object, name: str, value: object) -> None:
         try:
+            self.tracer.check_active()
             self.tracer.has_effect("an attribute is set")
             if isinstance(obj, torch.Tensor):
                 if name == "grad" and self.grads is not None:

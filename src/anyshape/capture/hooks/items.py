@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import types
 from collections import defaultdict, deque
@@ -17,6 +18,8 @@ from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.attributes import is_trusted
 from anyshape.capture.hooks.base import BUILT_IN, ITERATORS, TRACED, HooksBase, defines
 from anyshape.capture.hooks.identity_methods import told_by_identity
+from anyshape.capture.hooks.walked import Walked, WalkedIterator, has_length_hint
+from anyshape.capture.numbers.traced_text import bare
 from anyshape.capture.value_kinds import ATOMS
 from anyshape.guards.guard import Kind
 from anyshape.ops.kernel_launch import is_kernel
@@ -124,6 +127,7 @@ class ItemHooks(HooksBase):
 
     def set_item(self, obj: Any, key: object, value: object) -> None:
         try:
+            self.tracer.check_active()
             self.tracer.has_effect("an item is set")
             if isinstance(obj, torch.Tensor):
                 self.recorder.run(
@@ -190,6 +194,21 @@ class ItemHooks(HooksBase):
     # -- iteration ---------------------------------------------------------------------------------
 
     def iterate(self, value: object) -> Any:
+        steps = self._iterate(value)
+        return Walked(self, value, steps) if has_length_hint(type(value)) else steps
+
+    def length_hint(self, value: Any) -> Any:
+        """What an object says of its length to who makes a list of it."""
+        kind: Any = type(value)
+        if isinstance(getattr(kind, "__len__", None), types.FunctionType):
+            with contextlib.suppress(TypeError):
+                return bare(self.call(len, value))
+        if not isinstance(getattr(kind, "__length_hint__", None), types.FunctionType):
+            return NotImplemented
+        self.attributes.class_attribute(kind, "__length_hint__")
+        return bare(self.call(kind.__length_hint__, value))
+
+    def _iterate(self, value: object) -> Any:
         kind = type(value)
         try:
             if isinstance(value, Iterator):
@@ -221,7 +240,8 @@ class ItemHooks(HooksBase):
             if isinstance(value, type):
                 return value
             if own is None and isinstance(getattr(kind, "__getitem__", None), types.FunctionType):
-                return self.by_index(value)
+                steps = self.by_index(value)
+                return WalkedIterator(self, value, steps) if hasattr(kind, "__len__") else steps
             raise AbortCapture(f"iteration over a {kind.__name__}")
         except AbortCapture as left:
             self.tracer.leave_for(left)
@@ -249,7 +269,9 @@ class ItemHooks(HooksBase):
         """An iterator whose steps may be user code."""
         own = getattr(type(iterator), "__next__", None)
         if isinstance(own, types.FunctionType):
-            return self._steps(iterator, own)
+            steps = self._steps(iterator, own)
+            has_hint = has_length_hint(type(iterator))
+            return WalkedIterator(self, iterator, steps) if has_hint else steps
         return self.iterate(iterator) if type(iterator) not in ITERATORS else iterator
 
     def _steps(self, iterator: object, own: Callable[..., object]) -> Iterator[object]:
@@ -290,7 +312,7 @@ class ItemHooks(HooksBase):
                 return value
             own = getattr(type(value), "keys", None)
             if isinstance(own, types.FunctionType):
-                keys = list(self.iterate(self.call(self.attribute(value, "keys"))))
+                keys = deque(self.iterate(self.call(self.attribute(value, "keys"))))
                 return {key: self.item(value, key) for key in keys}
             raise AbortCapture(f"`**` of a {type(value).__name__}")
         except AbortCapture as left:

@@ -17,6 +17,7 @@ from anyshape.capture.builtins.containers import change_in_place
 from anyshape.capture.builtins.pure import as_length
 from anyshape.capture.externals.external_objects import SETS, holds_traced
 from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy_scalar
+from anyshape.capture.externals.side_effects import base_of
 from anyshape.capture.externals.untrace import untraced
 from anyshape.capture.hooks.base import (
     BUILT_IN,
@@ -325,7 +326,7 @@ class OperatorHooks(HooksBase):
     ) -> object:
         """By the first items that differ: those behind them, objects that nothing compares, are not
         looked at."""
-        mine, others = list(self.iterate(a)), list(self.iterate(b))
+        mine, others = deque(self.iterate(a)), deque(self.iterate(b))
         for x, y in zip(mine, others, strict=False):
             if type(x) is float and math.isnan(x):
                 raise AbortCapture("a tuple with a NaN is compared")  # It is equal to itself there.
@@ -440,7 +441,8 @@ class OperatorHooks(HooksBase):
             if own is None:
                 return self._in_sequence(item, container)
             if isinstance(container, (list, tuple, deque)) and not all(
-                type(part) in ATOMS or type(part) in TRACED for part in (item, *container)
+                type(part) in ATOMS or type(part) in TRACED
+                for part in (item, *base_of(container).__iter__(container))
             ):
                 return self._in_sequence(item, container)
             return operator.contains(self.operand(container), self.operand(item))

@@ -186,7 +186,7 @@ class CallForms:
             return value, self._recorder.object_node(value), Packed(class_of(value))
         number = as_torch_takes_it(value)
         if number is not value:
-            return number, number, number
+            return value, number, number  # Python code of torch looks at the type of what is given
         if kind is type and value in _DTYPES:
             return value, _DTYPES[value], _DTYPES[value]
         raise AbortCapture(f"an operation takes a {kind.__name__}")
