@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from anyshape.codegen.nvptx.fitting import fits, value_of
 from anyshape.codegen.nvptx.module import LaunchRule
-from anyshape.codegen.nvptx.narrow_integers import COORDINATES
 from anyshape.codegen.nvptx.tiles import THREADS
-from anyshape.symbolic import Size, evaluate
-from anyshape.symbolic.expr import symbols_of
 from tests.codegen.gpu_emulator import GROUP_THREADS
 
 _WARP: Final = 32
@@ -51,38 +49,17 @@ def chosen(
 ) -> LaunchRule:
     """The first function that is for these sizes and addresses; the last one is for all."""
     for rule in rules[:-1]:
-        if (
-            all(addresses[number] % by == 0 for number, by in rule.aligned)
-            and all(_value(size, sizes) % rule.lanes == 0 for size in rule.multiples)
-            and all(_value(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
-            and (not rule.fewest_points or _threads(rule, sizes) >= rule.fewest_points)
-            and ((rule.index_bits == 64 and not rule.near) or _is_near(rule, sizes))
-            and all(_value(size, sizes) < COORDINATES for size in rule.near)
-            and (not rule.each or rule.lanes <= _value(rule.length, sizes) <= _longest(rule))
-        ):
+        if all(addresses[number] % by == 0 for number, by in rule.aligned) and fits(rule, sizes):
             return rule
     return rules[-1]
-
-
-def _threads(rule: LaunchRule, sizes: Sequence[int]) -> int:
-    return _value(rule.points, sizes) * -(-_value(rule.length, sizes) // rule.lanes)
-
-
-def _is_near(rule: LaunchRule, sizes: Sequence[int]) -> bool:
-    points, length = _value(rule.points, sizes), _value(rule.length, sizes)
-    return all(0 <= each < 1 << 31 for each in (*sizes, points * (length + rule.lanes)))
-
-
-def _longest(rule: LaunchRule) -> int:
-    return rule.each * rule.lanes * rule.row_threads
 
 
 def geometry(
     rule: LaunchRule, sizes: Sequence[int], most_shared: int, room: int = 0
 ) -> Geometry | None:
     """None if there is nothing to do. `room`: for how many blocks of a group."""
-    points, length = _value(rule.points, sizes), _value(rule.length, sizes)
-    private, depth = _value(rule.private, sizes), _value(rule.depth, sizes)
+    points, length = value_of(rule.points, sizes), value_of(rule.length, sizes)
+    private, depth = value_of(rule.private, sizes), value_of(rule.depth, sizes)
     if rule.form == "rows":
         room = room if rule.part_bytes else 0
         return _rows(rule, points, depth, private, most_shared, room)
@@ -144,8 +121,3 @@ def _rows(
     if private > most_shared:
         return Geometry(min(grid, 1024), (threads, rows), 0, private, by_rows=True)
     return Geometry(grid, (threads, rows), rows * private, by_rows=True)
-
-
-def _value(size: Size, sizes: Sequence[int]) -> int:
-    """Of a size over the kernel's own symbols, `n0`, `n1` ..."""
-    return evaluate(size, {each: sizes[int(each.name[1:])] for each in symbols_of(size)})

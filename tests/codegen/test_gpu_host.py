@@ -269,7 +269,7 @@ def test_running_sums_of_many_lengths() -> None:
         x = torch.randn(shape)
         torch.testing.assert_close(compiled(x), x.cumsum(-1) + 1)
     names = {each.name for gpu in backend.gpus for each in gpu.started}
-    assert len(names) == 2, "whole vectors, and single elements"
+    assert {"kernel_w4", "kernel_w1"} <= names, "whole vectors, and single elements"
 
 
 def _spread_of_a_spread(y: Tensor) -> Any:

@@ -72,6 +72,8 @@ from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.support.error_notes import with_notes
 from anyshape.support.lazy_dataclass import replace
 from anyshape.support.user_warning import warn_user
+from anyshape.symbolic import Size
+from anyshape.symbolic.expr import of_atom
 
 if TYPE_CHECKING:
     from anyshape.backends.native.autotune import Tuner
@@ -180,7 +182,8 @@ def _host(
         taking = run if gives_up is None else lambda given: run(*given)
         return Host(taking, "", None), plan.device
     texts: dict[str, str] = {}
-    functions = _functions(texts, now, plan.device, every, own.branches, tuner)
+    hint = graph.meta[FACTS].hint
+    functions = _functions(texts, now, plan.device, every, hint, own.branches, tuner)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_later if gives_up is None else _failed_with_list, graph)
     otherwise = _in_program_layout(graph, run_graph_later(graph))
@@ -415,11 +418,13 @@ def _functions(
     now: bool,
     device: torch.device,
     every: Functions,
+    hint: Callable[[Size], int | None],
     branches: bool = False,
     tuner: Tuner | None = None,
 ) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:
     """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
-    the texts that had to be made, `every` the functions."""
+    the texts that had to be made, `every` the functions. `hint`: what a size was when the program
+    was captured."""
     made: dict[str, Callable[..., Any] | DeferredCode] = {}
 
     def function_of(segment: Segment) -> Callable[..., Any] | DeferredCode:
@@ -430,7 +435,9 @@ def _functions(
             if device.type == "cuda":
                 from anyshape.backends.native.cuda_segment import cuda_function
 
-                made[key] = cuda_function(segment, key, device, branches)
+                seen = {each: hint(of_atom(each)) for each in segment.symbols}
+                sizes = {symbol: size for symbol, size in seen.items() if size is not None}
+                made[key] = cuda_function(segment, key, device, branches, sizes=sizes)
             else:
                 make = native_function if now else native_function_later
                 keep = partial(setitem, texts, key)

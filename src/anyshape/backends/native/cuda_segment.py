@@ -13,6 +13,7 @@ import torch
 from anyshape.backends.native.build import host_helpers, key_of_code, source_text
 from anyshape.codegen.nvptx.block_reduce import LEFT_FOR_KERNELS
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
+from anyshape.codegen.nvptx.fitting import place_of_first
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.codegen.nvptx.module import (
     Counts,
@@ -38,11 +39,14 @@ from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.image import Built
 from anyshape.runtime.loader.load import python_function, torch_said
 from anyshape.runtime.loader.torch_abi import torch_abi
+from anyshape.symbolic import Symbol, evaluate
+from anyshape.symbolic.expr import symbols_of
 
 _NAME: Final = "kernel"
 _LOAD: Final = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
 _BRANCH: Final = _LOAD(branch)
 _NO_CHOICES: Final[Mapping[Kernel, GpuChoice]] = {}
+_NO_SIZES: Final[Mapping[Symbol, int]] = {}
 
 
 def cuda_function(
@@ -51,16 +55,19 @@ def cuda_function(
     device: torch.device,
     branches: bool = False,
     choices: Mapping[Kernel, GpuChoice] = _NO_CHOICES,
+    sizes: Mapping[Symbol, int] = _NO_SIZES,
 ) -> Callable[..., Any]:
     """What runs the segment: called with its tensors, integers and floats, gives its outputs.
     `key`: all that the segment's text depends on. `branches`: to be recorded, with products that
-    are independent of each other side by side."""
+    are independent of each other side by side. `sizes`: of the call that is to come; what other
+    sizes need is made when they come."""
     index = _index(device)
     target = gpu_target(index)
     launches = [step for step in segment.steps if isinstance(step, Launch)]
     with torch.cuda.device(index):
         codes = {
-            step.kernel: _code(step, target, choices.get(step.kernel, USUAL)) for step in launches
+            step.kernel: _code(step, target, choices.get(step.kernel, USUAL), sizes)
+            for step in launches
         }
     cache, abi = disk_cache(), torch_abi()
     host = host_target(cache)
@@ -130,7 +137,9 @@ class _KernelCode(NamedTuple):
 _codes: Final[dict[tuple[str, Counts, GpuTarget, GpuChoice], _KernelCode]] = {}
 
 
-def _code(launch: Launch, target: GpuTarget, choice: GpuChoice) -> _KernelCode:
+def _code(
+    launch: Launch, target: GpuTarget, choice: GpuChoice, sizes: Mapping[Symbol, int]
+) -> _KernelCode:
     """The code of a kernel. Equal ones, as equal layers have them, are made once."""
     counts = _counts(launch)
     key = kernel_key(launch)
@@ -140,13 +149,14 @@ def _code(launch: Launch, target: GpuTarget, choice: GpuChoice) -> _KernelCode:
     given = nvptx_target(target.capability, target.ptx)
     functions = functions_of(_NAME, launch.kernel, choice)
     chosen = "" if choice == USUAL else f" {choice}"
+    first = _first_needed(launch, [each.rule for each in functions], sizes)
     try:
         modules = tuple(
             module_of(
                 f"{each.rule.name} {key} {counts}{chosen}",
                 partial(module_text, each, counts, given),
                 target,
-                is_rare=place > 0 and _is_for_nearly_all(functions[place - 1].rule),
+                is_rare=place != first,
             )
             for place, each in enumerate(functions)
         )
@@ -156,10 +166,11 @@ def _code(launch: Launch, target: GpuTarget, choice: GpuChoice) -> _KernelCode:
     return _codes.setdefault((key, counts, target, choice), found)
 
 
-def _is_for_nearly_all(rule: LaunchRule) -> bool:
-    """Whether what comes behind this one is seldom needed: for more elements than nearly all
-    tensors have, or for addresses that few of them begin at."""
-    return rule.index_bits == 32 or bool(rule.near)
+def _first_needed(launch: Launch, rules: Sequence[LaunchRule], sizes: Mapping[Symbol, int]) -> int:
+    """The place of the function that is used first, as far as can be told."""
+    if any(symbol not in sizes for size in launch.sizes for symbol in symbols_of(size)):
+        return 0
+    return place_of_first(rules, [evaluate(size, sizes) for size in launch.sizes])
 
 
 def _resident_blocks(rule: LaunchRule, function: int, device: int) -> int:

@@ -241,6 +241,7 @@ def _attention_rule(name: str, gpu: GpuPlan, shape: AttentionShape) -> LaunchRul
         private=shape.shared,
         multiples=gpu.multiples,
         at_least=(),
+        fewest_points=0,
         aligned=_aligned(gpu),
         serial=False,
         index_bits=64,
@@ -248,6 +249,7 @@ def _attention_rule(name: str, gpu: GpuPlan, shape: AttentionShape) -> LaunchRul
         near=() if gpu.index_bits == 64 else (queries, gpu.plan.kernel.stages[0].axes[0].extent),
         block=shape.threads,
         row_threads=shape.threads,
+        registers=0,
         rounds=0,
         share=0,
     )
