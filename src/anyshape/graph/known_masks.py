@@ -31,6 +31,8 @@ from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Facts, Size
 
 Node = torch.fx.Node
+#: A mask, how many queries and keys there are, and the scale.
+_Key = tuple[Node, Size, Size, float | None]
 
 _DEVICES: Final = ("cpu", "cuda")
 #: Operators that a mask is made of. Those of data may be made of the whole program.
@@ -40,7 +42,7 @@ _MOST_OPERATORS: Final = 200
 def mark_known_masks(graph: torch.fx.Graph, facts: Facts) -> None:
     """Tell the nodes of attention which mask they have. The graph writes to nothing that it makes,
     or where its nodes say so."""
-    found: dict[tuple[Node, Size, Size], bool | None] = {}
+    found: dict[_Key, bool | None] = {}
     sharing: Sharing | None = None
     for node in graph.nodes:
         given = attention_arguments(node, _DEVICES)
@@ -49,11 +51,10 @@ def mark_known_masks(graph: torch.fx.Graph, facts: Facts) -> None:
             continue
         if sharing is None:
             sharing = Sharing(graph, may_write)
-        rows, columns = given["query"].shape[2], given["key"].shape[2]
-        key = mask["attn_mask"], rows, columns
+        key = mask["attn_mask"], given["query"].shape[2], given["key"].shape[2], given["scale"]
         if key not in found:
             apart = _apart(graph, key[0], sharing)
-            found[key] = None if apart is None else _known(apart, facts, rows, columns)
+            found[key] = None if apart is None else _known(apart, facts, *key[1:])
         if found[key] is not None:
             node.meta[KNOWN_MASK] = found[key]
 
@@ -75,6 +76,8 @@ def erase_known_mask(node: Node, mapped: dict[Node, Node]) -> None:
 def _may_be_known(given: dict[str, Any]) -> bool:
     mask, heads = given["attn_mask"], [given[name] for name in ("query", "key", "value")]
     if not isinstance(mask, Meta) or mask.requires_grad or given["is_causal"] is not False:
+        return False
+    if not (given["scale"] is None or type(given["scale"]) is float):
         return False
     is_plain = mask.dtype in (torch.bool, heads[0].dtype) and mask.rank in (2, 4)
     return is_plain and all(each.rank == 4 for each in heads)
@@ -141,7 +144,9 @@ class _MaskLowering(Lowering):
         return None
 
 
-def _known(apart: torch.fx.Graph, facts: Facts, rows: Size, columns: Size) -> bool | None:
+def _known(
+    apart: torch.fx.Graph, facts: Facts, rows: Size, columns: Size, scale: float | None
+) -> bool | None:
     """Whether the mask is the causal one, at all sizes; it hides nothing if not. None if neither is
     known."""
     with expr.fresh_scope():
@@ -153,5 +158,6 @@ def _known(apart: torch.fx.Graph, facts: Facts, rows: Size, columns: Size) -> bo
         # Steps may be checks, which would be left out; what was assumed is not so at all sizes.
         if lowering.made is None or lowering.steps or lowering.assumed:
             return None
-        mask, is_causal = known_mask(lowering, lowering.made, False, (1, 1, rows, columns))
+        scores = (1, 1, rows, columns)
+        mask, is_causal = known_mask(lowering, lowering.made, False, scores, scale)
         return None if mask is not None else is_causal
