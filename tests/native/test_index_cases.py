@@ -134,6 +134,17 @@ def test_masks_that_hide_nothing_are_known(name: str, monkeypatch: pytest.Monkey
     assert _known(_attention(NOTHING_HIDDEN[name]), monkeypatch) == {(False, False)}
 
 
+@pytest.mark.parametrize("scale", [-0.7, 0.0])
+def test_scales_that_causal_kernels_multiply_what_is_hidden_by(
+    scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def program(x: Tensor) -> Tensor:
+        mask = _ones(x.shape[2]).tril()
+        return F.scaled_dot_product_attention(x, x, x, attn_mask=mask, scale=scale)
+
+    assert _known(program, monkeypatch) == {(True, False)}
+
+
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_masks_stay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     known = _known(_attention(OTHERS[name]), monkeypatch)

@@ -16,7 +16,7 @@ from anyshape.ops.bind import Unbound, bind_match
 from anyshape.ops.families.attention import attention_with_logsumexp
 from anyshape.ops.gradient import NoGradient, Term
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import ARGUMENT, CALL, RESULT, UNRECORDED
+from anyshape.ops.node_meta import ARGUMENT, CALL, KNOWN_MASK, RESULT, UNRECORDED
 from anyshape.ops.table import lookup
 from anyshape.support.lazy_dataclass import replace
 
@@ -24,13 +24,22 @@ _ON_CPU: Final = ("cpu",)
 
 
 def attention_arguments(node: torch.fx.Node, devices: Container[str]) -> dict[str, Any] | None:
-    """What attention with gradients is given, on one of these kinds of devices."""
+    """What attention with gradients is given, on one of these kinds of devices: without a mask that
+    is known."""
     meta, call = node.meta.get(RESULT), node.meta.get(CALL)
     if call is None or ARGUMENT in node.meta or UNRECORDED in node.meta:
         return None
     if not (isinstance(meta, Meta) and meta.requires_grad and meta.device.type in devices):
         return None
-    return _arguments(call.function, *known_arguments(node, call))
+    given = _arguments(call.function, *known_arguments(node, call))
+    if given is not None and KNOWN_MASK in node.meta:
+        given |= {"attn_mask": None, "is_causal": node.meta[KNOWN_MASK]}
+    return given
+
+
+def argument_nodes(node: torch.fx.Node) -> dict[str, Any] | None:
+    """The nodes of what attention is given."""
+    return _arguments(node.meta[CALL].function, node.args, node.kwargs)
 
 
 def _arguments(function: Any, args: Any, kwargs: Any) -> dict[str, Any] | None:
@@ -126,7 +135,7 @@ def tensor_terms(
     terms: TermGraph,
     mapped: dict[torch.fx.Node, torch.fx.Node],
 ) -> list[Any]:
-    nodes = _arguments(node.meta[CALL].function, node.args, node.kwargs)
+    nodes = argument_nodes(node)
     assert nodes is not None
     names = ("query", "key", "value", "attn_mask")
     return [

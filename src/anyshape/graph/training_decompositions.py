@@ -17,6 +17,7 @@ from anyshape.graph.autograd_step import Step
 from anyshape.graph.checkpoint_regions import mark_behind, redrawn
 from anyshape.graph.dropout_noise import as_noise
 from anyshape.graph.kept_places import with_places
+from anyshape.graph.known_masks import erase_known_mask
 from anyshape.graph.norm_statistics import with_statistics
 from anyshape.graph.operator_parts import as_parts
 from anyshape.graph.plan import leaves
@@ -86,6 +87,8 @@ def decomposed(
             continue
         if SYMBOL in node.meta:
             terms.symbols[node.meta[SYMBOL]] = mapped[node]
+    for node in graph.nodes:
+        erase_known_mask(node, mapped)
     return Decomposed(made, mapped, terms.symbols_as_inputs(frozenset(mapped.values())))
 
 

@@ -28,6 +28,9 @@ WRITTEN: Final = "written"
 #: of a result that one of our graphs keeps for another one, and nobody else sees: how its memory is
 #: laid out, if not as the program has it
 LAYOUT: Final = "layout"
+#: of attention whose mask is made of sizes alone, and known at all of them: whether it is the
+#: causal one; if not, it hides nothing
+KNOWN_MASK: Final = "known_mask"
 #: of a node in a call of `torch.utils.checkpoint`: an object that stands for that call
 CHECKPOINT: Final = "checkpoint"
 #: and `torch.fx.GraphModule.meta`

@@ -46,6 +46,7 @@ from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.given_results import without_given_results
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.inline_backward import computes_gradients
+from anyshape.graph.known_masks import mark_known_masks
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.plan import Plan, PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
@@ -254,6 +255,7 @@ def _built_with_gradients(graph: torch.fx.GraphModule, now: bool) -> Callable[..
 
 def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[..., Any]:
     program = functionalized(graph)
+    mark_known_masks(program.graph, graph.meta[FACTS])
     least = least_elements(program.graph, graph.meta[FACTS])
     parts = stages(program.graph)
     if len(parts) == 1:

@@ -423,7 +423,7 @@ def lower_attention(
     scores = score_sizes(c, tensors, group, scale)
     if attn_mask is not None and is_causal:
         raise NotLowered("a mask beside the causal one")
-    attn_mask, is_causal = known_mask(c, attn_mask, is_causal, scores)
+    attn_mask, is_causal = known_mask(c, attn_mask, is_causal, scores, scale)
     if c.on_gpu:
         return _on_gpu(c, tensors, group, attn_mask, scores, is_causal, scale)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
@@ -432,12 +432,18 @@ def lower_attention(
 
 
 def known_mask(
-    c: Lowering, mask: Value | None, is_causal: bool, scores: tuple[Size, ...]
+    c: Lowering,
+    mask: Value | None,
+    is_causal: bool,
+    scores: tuple[Size, ...],
+    scale: float | None,
 ) -> tuple[Value | None, bool]:
     """Without the mask, where it is known to hide nothing, or what a causal one does: of those
     there are faster kernels, and nothing has to be computed of it."""
     if mask is None or len(mask.sizes) < 2:
         return mask, is_causal
+    if not (scale is None or scale > 0):
+        return mask, is_causal  # torch's causal kernels scale what is hidden, too: -inf * -1
     shown = 1 if mask.dtype == "b1" else 0.0
     if c.outcomes(mask, lambda index: [le(index[-1], index[-2])]) != {shown}:
         return mask, is_causal
@@ -462,7 +468,7 @@ def lower_attention_with_logsumexp(
     c.needs_library()
     tensors = (query, key, value)
     scores = score_sizes(c, tensors, 1, scale)
-    attn_mask, is_causal = known_mask(c, attn_mask, is_causal, scores)
+    attn_mask, is_causal = known_mask(c, attn_mask, is_causal, scores, scale)
     mask = None if attn_mask is None else _mask(c, attn_mask, query, scores)
     return _flash_for_cpu(c, "", tensors, c.result, (is_causal, mask, scale))
 

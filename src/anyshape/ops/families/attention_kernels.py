@@ -213,7 +213,7 @@ def lower_by_kernel(
     c.needs_library(forward_name(kernel))
     tensors = (query, key, value)
     scores, lanes = _sizes(c, tensors, scale, kernel)
-    bias, is_causal = _bias(c, attn_mask, query, scores, is_causal)
+    bias, is_causal = _bias(c, attn_mask, query, scores, is_causal, scale)
     areas = [aligned_area(c, each, lanes) for each in tensors]
     (made, out), logsumexp = _fresh(c, areas[0], query, kernel), _fresh_state(c, query, kernel)
     results = (out, logsumexp[1], *[None] * (2 if kernel == "efficient" else 7))
@@ -238,7 +238,7 @@ def lower_by_kernel_backward(
 ) -> tuple[Value, ...]:
     c.needs_library(backward_name(kernel))
     scores, lanes = _sizes(c, (query, key, value), scale, kernel)
-    bias, is_causal = _bias(c, attn_mask, query, scores, is_causal)
+    bias, is_causal = _bias(c, attn_mask, query, scores, is_causal, scale)
     # What is kept of the forward is where torch or native code has put it.
     given = (query, key, value, result)
     first = aligned_area(c, grad, lanes)
@@ -276,9 +276,14 @@ def _sizes(
 
 
 def _bias(
-    c: Lowering, mask: Value | None, query: Value, scores: Scores, is_causal: bool
+    c: Lowering,
+    mask: Value | None,
+    query: Value,
+    scores: Scores,
+    is_causal: bool,
+    scale: float | None,
 ) -> tuple[Area | None, bool]:
-    mask, is_causal = known_mask(c, mask, is_causal, scores)
+    mask, is_causal = known_mask(c, mask, is_causal, scores, scale)
     return None if mask is None else bias_area(c, mask, query.dtype, scores), is_causal
 
 
