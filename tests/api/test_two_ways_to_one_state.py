@@ -471,3 +471,40 @@ def test_many_writers_of_one_name_are_told_apart_at_once() -> None:
     same = [shared, *(Plain() for _ in range(18)), shared]
     program(torch.ones(1), same)
     assert program.stats().graphs == 2
+
+
+class Answering(Plain):
+    """Says of `__dict__` what it wants to, as configurations of transformers do of attributes."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__dict__":
+            return {"n": 100}
+        return object.__getattribute__(self, name)
+
+
+@pytest.mark.parametrize("related_first", [False, True])
+@pytest.mark.parametrize("kinds", [(Answering, Plain), (Plain, Answering), (Answering, Answering)])
+def test_classes_that_answer_for_their_dictionaries(
+    kinds: tuple[type[Any], type[Any]], related_first: bool
+) -> None:
+    def function(x: Tensor, one: Any, other: Any) -> Tensor:
+        one.n = one.n + 1
+        return x * other.n
+
+    def made(related: bool) -> tuple[Any, Any]:
+        one, other = (kind.__new__(kind) for kind in kinds)
+        object.__setattr__(one, "n", 3)
+        if related:
+            own: Any = vars(Plain)["__dict__"]
+            own.__set__(other, own.__get__(one))
+        else:
+            object.__setattr__(other, "n", 5)
+        return one, other
+
+    compiled = anyshape.compile(function)
+    for related in (related_first, not related_first, related_first):
+        for call in (function, compiled):
+            one, other = made(related)
+            assert call(torch.ones(1), one, other).item() == (4 if related else 5)
+            assert object.__getattribute__(one, "n") == 4
+    assert not compiled.stats().eager_calls, "it is compiled, and not left"

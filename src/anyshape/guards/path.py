@@ -35,6 +35,8 @@ class Access(Enum):
     CELL = "cell"
     #: `parent.stride()[key]` of a tensor
     STRIDE = "stride"
+    #: the instance dictionary, past a class that says something else of `__dict__`
+    DICTIONARY = "dictionary"
 
 
 class Path:
@@ -94,6 +96,9 @@ class Path:
     def stride(self, dim: int) -> Path:
         return self.step(Access.STRIDE, dim, f".stride()[{dim}]")
 
+    def dictionary(self) -> Path:
+        return self.step(Access.DICTIONARY, None, ".__dict__")
+
 
 def local(name: str) -> Path:
     return Path(None, Access.LOCAL, name, f"L[{name!r}]")
@@ -122,6 +127,7 @@ STEPS: Final[Mapping[Access, Callable[[Any, Any], Any]]] = {
     Access.ITEM: item_of,
     Access.CELL: lambda parent, _: parent.cell_contents,
     Access.STRIDE: lambda parent, dim: parent.stride()[dim],
+    Access.DICTIONARY: lambda parent, _: instance_dictionary(parent),
 }
 
 

@@ -228,6 +228,9 @@ class Walk:
     def stride(self, path: Path) -> str:
         return self.assign(f"{self._names[_parent(path)]}.stride({path.key})")
 
+    def own_dictionary(self, path: Path) -> str:
+        return self.assign(self.dictionary(_parent(path)))
+
 
 #: A user's parameter may be named `min`; names of symbols are ours and contain no bracket.
 _EXTREMA: Final = re.compile(r"\b(min|max)\(")
@@ -247,6 +250,7 @@ _STEPS: Final[dict[Access, Callable[[Walk, Path], str]]] = {
     Access.ITEM: Walk.item,
     Access.CELL: Walk.cell,
     Access.STRIDE: Walk.stride,
+    Access.DICTIONARY: Walk.own_dictionary,
 }
 
 

@@ -13,7 +13,6 @@ import types
 from collections.abc import Iterator
 from typing import Any, Final
 
-from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.side_effects import (
     SLOT,
     Change,
@@ -24,7 +23,7 @@ from anyshape.capture.externals.side_effects import (
 from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Guard, Kind, paths_of
 from anyshape.guards.path import STEPS, Access, Path
-from anyshape.guards.values import reads_plainly
+from anyshape.guards.values import instance_dictionary, reads_plainly
 
 #: So many pairs are compared one by one; beyond, all that are in them are told apart at once.
 _MOST_PAIRS: Final = 8
@@ -34,7 +33,7 @@ _WHOLE: Final = frozenset({Kind.LENGTH, Kind.KEYS, Kind.TRUTH, Kind.PREDICATE})
 class _State:
     """One dictionary (or the slots of an object, or a cell), and what a program does with it."""
 
-    __slots__ = ("all_read", "all_written", "held", "is_hidden", "places", "read", "written")
+    __slots__ = ("all_read", "all_written", "held", "places", "read", "written")
 
     def __init__(self, held: object) -> None:
         self.held = held
@@ -43,8 +42,6 @@ class _State:
         self.read: set[object] = set()
         self.written: set[object] = set()
         self.all_read = self.all_written = False
-        #: whether a class of the program's says what `__dict__` is
-        self.is_hidden = False
 
     @property
     def names(self) -> set[object]:
@@ -88,7 +85,6 @@ def _of_states(states: list[_State]) -> Iterator[Guard]:
 def _is_one(state: _State) -> Iterator[Guard]:
     first, *again = state.places
     for place in again:
-        _check_readable(state)
         yield Guard(Kind.SAME_OBJECT, place, first, "the same object at two places")
 
 
@@ -117,8 +113,6 @@ class _Apart:
 
     def _add(self, writers: list[_State], others: list[_State]) -> None:
         others = list({id(state): state for state in others}.values())
-        if len(others) > 1:
-            _check_readable(*others)
         if len(writers) * len(others) > _MOST_PAIRS:
             self.many |= dict.fromkeys(state.place for state in others)
             return
@@ -127,12 +121,6 @@ class _Apart:
                 pair = writer.place, other.place
                 if other is not writer and not all(map(_is_fixed, pair)):
                     self.pairs.setdefault(frozenset((id(writer), id(other))), pair)
-
-
-def _check_readable(*states: _State) -> None:
-    for state in states:
-        if state.is_hidden:
-            raise AbortCapture("a dictionary of an object whose class answers for it is changed")
 
 
 def _is_fixed(path: Path) -> bool:
@@ -184,16 +172,17 @@ class _States:
         """The dictionary of the object at the path."""
         owner = self._object(path)
         try:
-            held = object.__getattribute__(owner, "__dict__")
+            # A class of the program's may say something else of `__dict__`.
+            held = instance_dictionary(owner)
         except AttributeError:
             return None
         if not isinstance(held, dict):  # of a class it is a view
             return None
         is_module = isinstance(owner, types.ModuleType)
-        place = self._tracer.constant(held) if is_module else path.attribute("__dict__")
-        found = self.state(held, place)
-        found.is_hidden |= not is_module and not reads_plainly(type(owner))
-        return found
+        if is_module:
+            return self.state(held, self._tracer.constant(held))
+        is_plain = reads_plainly(type(owner))
+        return self.state(held, path.attribute("__dict__") if is_plain else path.dictionary())
 
     def _of_slots(self, path: Path) -> _State | None:
         """What the object at the path holds beside its dictionary; a cell."""

@@ -144,4 +144,6 @@ _STEPS: Final[dict[Access, Callable[[StampScope, Path], bool]]] = {
     Access.CELL: StampScope.is_cell,
     # No word of memory that is watched says how a tensor lies.
     Access.STRIDE: lambda scope, path: False,
+    # It is asked for where a class answers for it: those are not stamped.
+    Access.DICTIONARY: lambda scope, path: False,
 }
