@@ -598,3 +598,30 @@ def test_tensors_of_one_element_on_the_processor_are_numbers() -> None:
             step += 1
     assert set(backend.called) <= {"pow", "rsub", "to", "sub", "rpow", "float"}, backend.called
     assert backend.launches
+
+
+SMALL: dict[str, Callable[[Tensor], Any]] = {
+    "pointwise": lambda x: x.sin() * 2 + 1,
+    "norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "columns": lambda x: (x.sum(0), x.mean(0)),
+    "rows": lambda x: (x.sum(-1), x.softmax(-1)),
+    "all": lambda x: (x.sum(), x.mean()),
+    "joined": lambda x: (torch.cat([x, x]), F.pad(x, (1, 2))),
+    "stretched": lambda x: x[:1] + x,
+    "running": lambda x: (x.cumsum(0), x.cumsum(1)),
+    "product": lambda x: (x @ x.t()).relu(),
+}
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (1, 1), (1, 5), (5, 1), (0, 0)], ids=str)
+@pytest.mark.parametrize("name", SMALL)
+def test_sizes_0_and_1(name: str, shape: tuple[int, int]) -> None:
+    """A tensor of nothing is at no address: what is read of it ends the process."""
+    function = SMALL[name]
+    for shapes in (((3, 4), shape, shape, (6, 2)), (shape, shape, (3, 4))):
+        compiled = anyshape.compile(function, dynamic=True, backend=Backend())
+        for each in shapes:
+            x = torch.randn(*each)
+            torch.testing.assert_close(
+                compiled(x), function(x), rtol=1e-4, atol=1e-4, equal_nan=True
+            )

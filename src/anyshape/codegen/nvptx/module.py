@@ -19,6 +19,7 @@ from anyshape.codegen.nvptx.block_reduce import (
     partial_bytes,
 )
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
+from anyshape.codegen.nvptx.held_rows import row_length
 from anyshape.codegen.nvptx.kernel import kernel_function
 from anyshape.codegen.nvptx.narrow_integers import NarrowIntegers
 from anyshape.codegen.nvptx.plan import Form, GpuPlan, gpu_plans
@@ -264,7 +265,6 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         return _attention_rule(name, gpu, gpu.attention)
     kernel, column = gpu.plan.kernel, gpu.plan.column
     outer = kernel.axes if column is None else kernel.axes[:-1]
-    lengths = [product([axis.extent for axis in stage.axes[-1:]]) for stage in kernel.stages]
     firsts = [stage.axes[0].extent if stage.axes else 1 for stage in kernel.stages]
     rounds = [_vectors(stage, gpu.lanes) for stage in kernel.stages]
     return LaunchRule(
@@ -272,7 +272,7 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         form=gpu.form,
         lanes=gpu.lanes,
         points=product([axis.extent for axis in outer]),
-        length=0 if gpu.tiled else maximum(*lengths) if column is None else column.extent,
+        length=_row_length(gpu),
         depth=0 if gpu.tiled else maximum(*(rounds if column is None else firsts)),
         part_bytes=gpu.part_bytes,
         tiled=gpu.tiled,
@@ -293,6 +293,18 @@ def _rule(name: str, gpu: GpuPlan) -> LaunchRule:
         rounds=_rounds(gpu),
         share=_share(gpu),
     )
+
+
+def _row_length(gpu: GpuPlan) -> Size:
+    if gpu.tiled:
+        return 0
+    if gpu.plan.column is not None:
+        return gpu.plan.column.extent
+    kernel = gpu.plan.kernel
+    if gpu.each:
+        # Not 1 for the sake of a stage of one element: a row of nothing is not held.
+        return row_length(kernel)
+    return maximum(*(product([axis.extent for axis in s.axes[-1:]]) for s in kernel.stages))
 
 
 def _block(gpu: GpuPlan) -> int:
