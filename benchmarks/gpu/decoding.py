@@ -127,7 +127,9 @@ def main(arguments: list[str]) -> None:
                         continue
                     rates = [
                         speed(llama, make, kind, batch, chosen.tokens)
-                        for _ in range(chosen.rounds if "-graphs" in name else 2)
+                        for _ in range(
+                            chosen.rounds if name.startswith("anyshape") or "-graphs" in name else 2
+                        )
                     ]
                     print(f"{kind} cache, batch {batch}, {name}: {rates[-1]:.0f}", flush=True)
 
