@@ -85,6 +85,11 @@ COPIES: dict[str, tuple[Callable[[Tensor], Any], int | None]] = {
     "columns": (lambda x: F.linear(x[..., :8].contiguous(), W[:, :8]).relu(), None),
     "transposed": (lambda x: (x.mT.contiguous() @ x).relu(), None),
     "flipped": (lambda x: F.linear(x.flip(1), W).relu(), None),
+    "flipped, a matrix": (lambda x: F.linear(x[0].flip(0), W).relu(), None),
+    "flipped, a batch": (lambda x: (x.flip(0) @ x.mT).relu(), None),
+    "a matrix, turned": (lambda x: (torch.rot90(x[0]) @ x[0].flip(1)).relu(), None),
+    "windows": (lambda x: F.linear(x[0].flatten().unfold(0, ROW, 1).clone(), W).relu(), None),
+    "a row, stretched": (lambda x: F.linear(x[0, :1].expand(5, -1).clone(), W).relu(), None),
     "flipped columns": (lambda x: F.linear(x.flip(-1), W).relu(), None),
     "stretched": (lambda x: F.linear(x[:, :1].expand(-1, 3, -1).clone(), W).relu(), None),
     "by index": (lambda x: F.linear(x[:, torch.arange(x.shape[1]) // 2], W).relu(), None),
@@ -235,3 +240,23 @@ def test_an_input_that_was_seen_elsewhere_is_copied() -> None:
             x = torch.randn(2, 3, ROW).bfloat16()
             torch.testing.assert_close(compiled(x, given), model(x, given), atol=4e-2, rtol=4e-2)
     assert backend.launches == 2 * 4, "two more than above"
+
+
+@pytest.mark.parametrize("name", ["flipped, a matrix", "flipped, a batch", "windows", "transposed"])
+def test_on_the_processor(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    function, _ = COPIES[name]
+    compiled = anyshape.compile(function, dynamic=True)
+    with torch.no_grad():
+        for batch, rows in ((2, 5), (3, 4), (1, 5), (2, 1)):
+            x = torch.randn(batch, rows, ROW)
+            torch.testing.assert_close(compiled(x), function(x), atol=1e-5, rtol=1e-5)
+    assert not compiled.stats().eager_calls
+
+
+def test_heads_in_reverse() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = F.linear(x, W)
+        return _attended(y, _heads(y).flip(2), _heads(y).flip(1)).relu()
+
+    _compared(function, Backend())

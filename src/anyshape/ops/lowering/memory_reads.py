@@ -7,7 +7,7 @@ from anyshape.loops.expr import position_scalar
 from anyshape.loops.linear import coefficient
 from anyshape.ops.lowering.values import Lowering, Memory, Value
 from anyshape.symbolic import Size, Symbol
-from anyshape.symbolic.expr import symbols_of
+from anyshape.symbolic.expr import symbols_of, terms_of
 
 
 def memory_read(c: Lowering, value: Value) -> Memory | None:
@@ -23,7 +23,8 @@ def memory_read(c: Lowering, value: Value) -> Memory | None:
     strides: list[Size] = []
     for position in index:
         stride = _stride(rest, position)
-        if stride is None:
+        # torch has no tensors that go backwards.
+        if stride is None or not _is_no_less_than_0(stride):
             return None
         strides.append(stride)
         rest = rest - stride * position
@@ -40,6 +41,11 @@ def _stride(address: Size, position: Size) -> Size | None:
     # One that is made of several axes has neighbours along the innermost.
     inner = [each for each in symbols_of(position) if _factor(position, each) == 1]
     return 0 if isinstance(position, int) else _factor(address, inner[0]) if inner else None
+
+
+def _is_no_less_than_0(size: Size) -> bool:
+    """Sizes are not, so what adds them up is not."""
+    return all(number >= 0 for _, number in terms_of(size))
 
 
 def _factor(size: Size, axis: Symbol) -> Size | None:
