@@ -25,7 +25,6 @@ from anyshape.capture.value_kinds import ATOMS, CODE
 _PLAIN_CONTAINERS: Final = frozenset({list, dict, set, OrderedDict, defaultdict, deque})
 _CONTAINERS: Final = (list, dict, set, deque)
 _NATIVE: Final = types.BuiltinFunctionType
-_BOUND: Final = (types.BuiltinFunctionType, types.MethodWrapperType)
 _VIEWS: Final = (
     *(type({}.keys()), type({}.values()), type({}.items())),
     *(type(OrderedDict().keys()), type(OrderedDict().values()), type(OrderedDict().items())),
@@ -74,7 +73,9 @@ class Untrace:
         kind = type(value)
         if kind is types.FunctionType and is_instrumented(value.__code__):
             self._cells(value)
-        if kind in _BOUND and issubclass(type(value.__self__), _WALKED):
+        # By identity: a metaclass of the program's may have an `==` of its own.
+        is_bound = kind is _NATIVE or kind is types.MethodWrapperType
+        if is_bound and issubclass(type(value.__self__), _WALKED):
             self.plain(value.__self__)
         if kind in ATOMS or issubclass(kind, (torch.Tensor, *CODE)):
             return value
