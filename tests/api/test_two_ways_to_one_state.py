@@ -492,7 +492,7 @@ def test_classes_that_answer_for_their_dictionaries(
         return x * other.n
 
     def made(related: bool) -> tuple[Any, Any]:
-        one, other = (kind.__new__(kind) for kind in kinds)
+        one, other = (object.__new__(kind) for kind in kinds)
         object.__setattr__(one, "n", 3)
         if related:
             own: Any = vars(Plain)["__dict__"]
