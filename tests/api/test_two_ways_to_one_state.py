@@ -508,3 +508,27 @@ def test_classes_that_answer_for_their_dictionaries(
             assert call(torch.ones(1), one, other).item() == (4 if related else 5)
             assert object.__getattribute__(one, "n") == 4
     assert not compiled.stats().eager_calls, "it is compiled, and not left"
+
+
+p = 1
+
+
+@pytest.mark.parametrize("first", ["the globals", "another", "its own"])
+def test_a_dictionary_that_was_the_globals(first: str) -> None:
+    """What is read at two places is one thing there at other calls, too."""
+
+    def function(x: Tensor, one: Any, given: dict[str, Any]) -> tuple[Tensor, Any]:
+        vars(one)["p"] = 7
+        return x * 2, given["p"] + p
+
+    def given_as(name: str, one: Any) -> dict[str, Any]:
+        kinds = {"the globals": globals(), "another": {"p": 5}, "its own": one.__dict__}
+        return kinds[name]
+
+    compiled = anyshape.compile(function, dynamic=True)
+    for name in (first, "its own", "another", "the globals", "its own", first):
+        found: list[Any] = []
+        for call in (function, compiled):
+            one = Plain(p=30)
+            found.append((call(torch.ones(2), one, given_as(name, one))[1], one.__dict__["p"]))
+        assert found[0] == found[1], name

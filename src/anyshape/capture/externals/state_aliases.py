@@ -72,11 +72,13 @@ def _of_states(states: list[_State]) -> Iterator[Guard]:
     by_kind: dict[type, list[_State]] = {}
     for state in states:
         by_kind.setdefault(type(state.held), []).append(state)
-        if state.written or state.all_written:
-            yield from _is_one(state)
     apart = _Apart()
     for alike in by_kind.values():
         apart.note(alike)
+    # Of what is told apart one place is named: at the others it has to be the same.
+    for state in states:
+        if state.written or state.all_written or id(state) in apart.told:
+            yield from _is_one(state)
     for paths in (*apart.pairs.values(), tuple(apart.many)):
         if paths:
             yield Guard(Kind.DISTINCT, None, paths, "one of them is changed")
@@ -93,6 +95,8 @@ class _Apart:
 
     def __init__(self) -> None:
         self.pairs: dict[frozenset[int], tuple[Path, ...]] = {}
+        #: the states in them
+        self.told: set[int] = set()
         #: told apart at once, where there are many
         self.many: dict[Path, None] = {}
 
@@ -113,6 +117,8 @@ class _Apart:
 
     def _add(self, writers: list[_State], others: list[_State]) -> None:
         others = list({id(state): state for state in others}.values())
+        if len(others) > 1:
+            self.told |= {id(state) for state in (*writers, *others)}
         if len(writers) * len(others) > _MOST_PAIRS:
             self.many |= dict.fromkeys(state.place for state in others)
             return
