@@ -30,8 +30,8 @@ from anyshape.codegen.nvptx.launch import (
     TABLE,
     TABLE_NAME,
     launch_function,
-    launch_helpers,
 )
+from anyshape.codegen.nvptx.launch_helpers import launch_helpers
 from anyshape.codegen.nvptx.module import (
     Counts,
     LaunchRule,

@@ -306,6 +306,27 @@ def test_many_shapes_have_their_plans() -> None:
     assert len(library.calls) == 2 * 198 - 1, "the first call captures"
 
 
+def test_weights_that_are_elsewhere_at_each_call() -> None:
+    """Plans for their distances are bounded; then each is a product by itself."""
+    library = Library()
+    plans = ProductPlans(library)
+
+    def function(x: Tensor, one: Tensor, other: Tensor) -> Tensor:
+        return F.linear(x, one).sin() * F.linear(x, other)
+
+    compiled = anyshape.compile(function, dynamic=False, backend=Backend(products=plans.head))
+    whole = torch.randn(200 * WIDTH, WIDTH).bfloat16()
+    x = torch.randn(5, WIDTH).bfloat16()
+    for away in range(1, 101):
+        one, other = whole[:WIDTH], whole[WIDTH * away :][:WIDTH]
+        want = function(x, one, other)
+        torch.testing.assert_close(compiled(x, one, other), want, rtol=2e-2, atol=8e-2)
+    batches = [key["batch"] for key in library.calls]
+    assert batches.count(2) == 32
+    assert batches.count(1) == 2 * (99 - 32)
+    assert len(library.asked) == 33
+
+
 def test_an_error_of_ours_is_torchs_product() -> None:
     class Broken(Library):
         def operation(self, key: Mapping[str, int]) -> Operation | None:

@@ -27,8 +27,8 @@ from anyshape.codegen.nvptx.launch import (
     DECLARATIONS,
     failures,
     launch_function,
-    launch_helpers,
 )
+from anyshape.codegen.nvptx.launch_helpers import launch_helpers
 from anyshape.codegen.nvptx.module import Counts, LaunchRule
 from anyshape.codegen.nvptx.products import product_helpers
 from anyshape.codegen.target import Target, Texts

@@ -62,44 +62,28 @@ def product_of(step: Step, buffers: Mapping[str, Buffer]) -> Product | None:
     return Product(kind, (*sizes, *strides, *batch), a, b, d, bias)
 
 
-def parts_of(group: Sequence[int], products: Mapping[int, Product]) -> list[list[int]]:
-    """Those of a group that may be one product."""
-    parts: dict[object, list[int]] = {}
-    for number in group:
-        product = products.get(number)
-        alike = number if product is None else (product.kind, product.words)
-        parts.setdefault(alike, []).append(number)
-    return list(parts.values())
+class ProductGroups:
+    """The products among some steps, if the library `is_asked`. Those of one matrix are a group, by
+    the number of its first step, in parts of which each may be one product."""
 
-
-def _groups(places: Mapping[int, int]) -> list[list[int]]:
-    found: list[list[int]] = []
-    for number in sorted(places):
-        if places[number] == 0:
-            found.append([])
-        found[-1].append(number)
-    return found
-
-
-def movable_results(
-    steps: Sequence[Step], buffers: Mapping[str, Buffer]
-) -> list[list[tuple[int, str]]]:
-    """Results of products that may be one, with the numbers of their steps: equal temporaries,
-    which may be in each other's place as well."""
-    found: list[list[tuple[int, str]]] = []
-    for group in _groups(branches_of(steps, buffers)):
-        products = {n: made for n in group if (made := product_of(steps[n], buffers)) is not None}
-        for part in parts_of(group, products):
-            results = [(n, products[n].d) for n in part if n in products]
-            buffers_ = [buffers[area.buffer] for _, area in results]
-            is_whole = all(
-                area.offset == 0 and own.role == "temporary"
-                for (_, area), own in zip(results, buffers_, strict=True)
-            )
-            alike = {(own.sizes, own.strides, own.dtype) for own in buffers_}
-            if len(results) > 1 and is_whole and len(alike) == 1:
-                found.append([(n, area.buffer) for n, area in results])
-    return found
+    def __init__(
+        self, steps: Sequence[Step], buffers: Mapping[str, Buffer], is_asked: bool = True
+    ) -> None:
+        asked = enumerate(steps) if is_asked else ()
+        made = {number: product_of(step, buffers) for number, step in asked}
+        self.products = {number: each for number, each in made.items() if each is not None}
+        self.parts: dict[int, list[list[int]]] = {}
+        groups: list[list[int]] = []
+        for number, place in sorted(branches_of(steps, buffers).items()):
+            groups += [] if place else [[]]
+            groups[-1].append(number)
+        for group in groups:
+            parts: dict[object, list[int]] = {}
+            for number in group:
+                product = self.products.get(number)
+                alike = number if product is None else (product.kind, product.words)
+                parts.setdefault(alike, []).append(number)
+            self.parts[group[0]] = list(parts.values())
 
 
 class ExternCalls:
@@ -116,25 +100,20 @@ class ExternCalls:
         self._steps = steps
         self._movable = movable
         self._own = own
-        products = known.abi.products
         self._in_branches = known.abi.branches
-        self._places = branches_of(own, known.buffers) if products or known.abi.branches else {}
-        found = enumerate(own) if products else ()
-        self._products = {
-            number: product
-            for number, step in found
-            if (product := product_of(step, known.buffers)) is not None
-        }
+        groups = ProductGroups(own, known.buffers, known.abi.products)
+        self._products = groups.products
+        is_grouped = known.abi.products or known.abi.branches
+        self._groups = groups.parts if is_grouped else {}
+        #: steps that are called with the first of their group
+        every = (part for parts in self._groups.values() for part in parts)
+        self._called = {number for part in every for number in part} - self._groups.keys()
 
     def call(self, number: int) -> None:
         """A step; a whole group at its first one."""
-        place = self._places.get(number)
-        if place:
+        if number in self._called:
             return
-        group = [number]
-        while place is not None and self._places.get(group[-1] + 1, 0) == len(group):
-            group.append(group[-1] + 1)
-        parts = parts_of(group, self._products)
+        parts = self._groups.get(number, [[number]])
         branches = self._in_branches and len(parts) > 1
         for branch, part in enumerate(parts):
             if branches:

@@ -11,13 +11,14 @@ the number of a reason. It needs no Python and holds no lock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from anyshape.codegen.host.abi import HostAbi, HostUnsupported, Reasons
 from anyshape.codegen.host.externs import adopted_buffers, handed_over, results_of
 from anyshape.codegen.host.loop_rolling import LoopBody, RoleKind, find_rounds
-from anyshape.codegen.host.products import ExternCalls, movable_results
+from anyshape.codegen.host.movable_results import movable_results
+from anyshape.codegen.host.products import ExternCalls
 from anyshape.codegen.host.sizes import Sizes, offsets
 from anyshape.codegen.host.steps import KernelCode, Known, Steps
 from anyshape.codegen.ir_builder import FunctionBody
@@ -33,7 +34,6 @@ from anyshape.loops.memory_plan import (
     plan_memory,
 )
 from anyshape.loops.program import Area, Launch, Segment
-from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, Symbol, as_symbol, substitute, symbol
 from anyshape.symbolic.expr import symbols_of
 
@@ -82,7 +82,7 @@ class Run:
         #: buffers that take the place of others
         self._in_place: dict[str, str] = {}
         #: buffers that may be in the place of others of their kind, and all that is in theirs
-        self._movable: dict[str, list[str]] = {}
+        self._movable: Mapping[str, Sequence[str]] = {}
         #: buffers that are what a C function gave, in the order of their places in two arrays: of
         #: the addresses of their data, and of their handles
         self._adopted = {name: k for k, name in enumerate(adopted_buffers(segment))}
@@ -110,7 +110,12 @@ class Run:
         lives = self._lives()
         widths = {buffer.name: WIDTH[buffer.dtype] for buffer in segment.temporaries}
         self._in_place = in_place(lives, segment.steps, widths)
-        plan = plan_memory(self._movable_together(merged(lives, self._in_place)))
+        lives = merged(lives, self._in_place)
+        if self._known.abi.products:
+            lives, self._movable = movable_results(
+                segment, self._known.buffers, lives, self._in_place
+            )
+        plan = plan_memory(lives)
         for size in self._all_sizes(plan):
             self._sizes.of(size)
         trouble = self._sizes.trouble()
@@ -212,56 +217,6 @@ class Run:
                 if scratch != 0:
                     lives.append(Life(_scratch_name(number), scratch, number, number))
         return lives
-
-    def _movable_together(self, lives: list[Life]) -> list[Life]:
-        """Results of products that may be one live equally long, so that they may be in each
-        other's place. What is known of that ends with a round of steps that come again."""
-        if not self._known.abi.products:
-            return lives
-        by_name = {life.name: life for life in lives}
-        roots = {name: self._root(name) for name in self._in_place}
-        found: dict[int, list[Life]] = {}
-        for group in movable_results(self._segment.steps, self._known.buffers):
-            own = [by_name[name] for _, name in group if name in by_name]
-            first = min((life.first for life in own), default=0)
-            last = max((life.last for life in own), default=0)
-            if len(own) == len(group) and self._in_one_round(first, last):
-                found[group[0][0]] = [replace(life, first=first, last=last) for life in own]
-        for number, own in found.items():
-            # One code is for all rounds.
-            if all(each in found for each in self._in_all_rounds(number)):
-                for life in own:
-                    by_name[life.name] = life
-                    beside = [each for each, root in roots.items() if root == life.name]
-                    self._movable[life.name] = [life.name, *beside]
-        return list(by_name.values())
-
-    def _in_all_rounds(self, number: int) -> list[int]:
-        """The numbers of a step that comes again and again."""
-        repeated = self._segment.repeated
-        if repeated is None:
-            return [number]
-        place = number - repeated.first
-        if not 0 <= place < repeated.length * repeated.rounds:
-            return [number]
-        first = repeated.first + place % repeated.length
-        return [first + repeated.length * each for each in range(repeated.rounds)]
-
-    def _root(self, name: str) -> str:
-        while name in self._in_place:
-            name = self._in_place[name]
-        return name
-
-    def _in_one_round(self, first: int, last: int) -> bool:
-        repeated = self._segment.repeated
-        if repeated is None:
-            return True
-        begin, end = repeated.first, repeated.first + repeated.length * repeated.rounds
-        if last < begin or first >= end:
-            return True
-        is_inside = begin <= first and last < end
-        numbers = {(each - begin) // repeated.length for each in (first, last)}
-        return is_inside and len(numbers) == 1
 
     def _scratch(self, step: Launch) -> Size:
         per_thread = self._kernels[step.kernel].scratch

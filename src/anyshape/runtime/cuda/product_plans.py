@@ -9,6 +9,7 @@ import ctypes
 import functools
 import struct
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
@@ -20,6 +21,9 @@ from anyshape.runtime.cuda.blas import Algorithm, Operation, blas, factors, key_
 _MISSING: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 #: Of all shapes; others are torch's.
 _MOST: Final = 1 << 14
+#: Of a batch at one shape. Weights that are elsewhere at each call are at as many distances.
+_MOST_DISTANCES: Final = 32
+_DISTANCES: Final = [KEY.index(name) for name in ("b.batch", "d.batch", "bias.batch")]
 _FIRST: Final = 64
 
 
@@ -39,6 +43,8 @@ class ProductPlans:
         self._library = library
         self._lock = threading.Lock()
         self._plans: dict[bytes, Any] = {}
+        #: plans that differ in distances alone
+        self._alike: Counter[tuple[int, ...]] = Counter()
         #: all tables that were, since somebody may be reading them
         self._tables: list[Any] = []
         self._missing = _MISSING(self._asked)
@@ -63,19 +69,21 @@ class ProductPlans:
     def _plan(self, words: bytes) -> int:
         known = self._plans.get(words)
         if known is None:
-            if len(self._plans) >= _MOST:
+            key = struct.unpack(f"{len(KEY)}q", words)
+            alike = tuple([word for n, word in enumerate(key) if n not in _DISTANCES])
+            if len(self._plans) >= _MOST or self._alike[alike] >= _MOST_DISTANCES:
                 return 0
             # Another thread may make the same meanwhile: the first to be kept is used.
-            made = self._made(words)
+            made = self._made(key_of(key))
             with self._lock:
                 known = self._plans.setdefault(words, made)
                 if known is made:
+                    self._alike[alike] += 1
                     self._keep(words, ctypes.addressof(made))
         return ctypes.addressof(known)
 
-    def _made(self, words: bytes) -> Any:
+    def _made(self, key: Mapping[str, int]) -> Any:
         """A plan; one without an operation where the library has none, so that it is asked once."""
-        key = key_of(struct.unpack(f"{len(KEY)}q", words))
         plan = (ctypes.c_int64 * PLAN_WORDS)(*key.values())
         operation = None if _wants_float16_sums() else self._library.operation(key)
         if operation is None:
