@@ -588,6 +588,32 @@ def test_many_numbers_of_the_processor() -> None:
 
 
 @pytest.mark.usefixtures("scalars_are_elsewhere")
+@pytest.mark.parametrize("function", [torch.Tensor.addcdiv_, torch.Tensor.addcmul_])
+def test_factors_of_the_processor(function: Any) -> None:
+    """torch reads a factor as a number: one that the dtype does not have is an error."""
+
+    def program(x: Tensor, a: Tensor, factor: Tensor) -> None:
+        function(x, a, a + 2, value=factor)
+
+    backend = Backend()
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    for rows in (5, 1, 12):
+        x, a = torch.randn(rows), torch.rand(rows)
+        for factor in (0.1, -3.0, float("inf"), 1e39):
+            twin, number = x.clone(), torch.tensor(factor, dtype=torch.float64)
+            if factor == 1e39:
+                for call in (program, compiled):
+                    with pytest.raises(RuntimeError, match="without overflow"):
+                        call(x, a, number)
+            else:
+                program(twin, a, number)
+                compiled(x, a, number)
+            torch.testing.assert_close(x, twin)
+    assert not {"addcdiv", "addcmul"} & {*backend.called}, backend.called
+    assert backend.launches
+
+
+@pytest.mark.usefixtures("scalars_are_elsewhere")
 def test_tensors_of_one_element_on_the_processor_are_numbers() -> None:
     """Operators on a GPU take them; others are torch's. The step is written to between reads."""
     backend = Backend()

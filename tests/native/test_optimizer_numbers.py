@@ -29,20 +29,22 @@ def _trained(make: Any, foreach: bool, dtype: torch.dtype, is_compiled: bool) ->
     optimizer = make(parameters, foreach=foreach)
     step = anyshape.compile(optimizer.step) if is_compiled else optimizer.step
     captures: list[int] = []
+    graphs = 0
     for _ in range(STEPS):
         for each in parameters:
             each.grad = torch.randn(each.shape, dtype=torch.float64).to(dtype)
         step()
         captures += [step.stats().captures] if is_compiled else []
-    return parameters, optimizer, captures
+        graphs = step.stats().graphs if is_compiled else 0
+    return parameters, optimizer, captures, graphs
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 @pytest.mark.parametrize("foreach", [False, True], ids=["one by one", "foreach"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_numbers_are_those_of_eager(name: str, foreach: bool, dtype: torch.dtype) -> None:
-    expected, eager, _ = _trained(OPTIMIZERS[name], foreach, dtype, is_compiled=False)
-    found, ours, captures = _trained(OPTIMIZERS[name], foreach, dtype, is_compiled=True)
+    expected, eager, *_ = _trained(OPTIMIZERS[name], foreach, dtype, is_compiled=False)
+    found, ours, captures, graphs = _trained(OPTIMIZERS[name], foreach, dtype, is_compiled=True)
     exact = 16 * torch.finfo(dtype).eps
     for mine, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, theirs, rtol=exact, atol=exact)
@@ -50,3 +52,4 @@ def test_numbers_are_those_of_eager(name: str, foreach: bool, dtype: torch.dtype
             torch.testing.assert_close(ours.state[mine][key], value, rtol=exact, atol=exact)
     if name != "asgd":  # It branches on its numbers.
         assert captures[-3:] == captures[-1:] * 3, "no compile for each step"
+        assert graphs == 1, "the step is one graph"

@@ -11,11 +11,19 @@ from anyshape.support.lazy_dataclass import dataclass
 class AbortCapture(Exception):
     """Raised inside a hook, before it has done anything: this cannot be traced."""
 
-    def __init__(self, reason: str, *hints: str, question: Question | None = None) -> None:
+    def __init__(
+        self,
+        reason: str,
+        *hints: str,
+        question: Question | None = None,
+        is_passing: bool = False,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.hints = hints
         self.question = question
+        #: whether it is of this call alone, as far as anybody knows
+        self.is_passing = is_passing
 
 
 class TrialEnds(BaseException):
@@ -43,3 +51,5 @@ class AbortReason:
     later: tuple[tuple[Site, ...], ...] = ()
     #: whether it is for an error of the program, as that of an operation with wrong sizes
     is_error: bool = False
+    #: whether the next call is likely to be captured: it finds what this one has made
+    is_passing: bool = False

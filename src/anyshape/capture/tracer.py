@@ -119,6 +119,7 @@ class Tracer:
         *hints: str,
         question: Question | None = None,
         is_error: bool = False,
+        is_passing: bool = False,
     ) -> None:
         """Stop watching: the function runs on as plain Python."""
         if self.active:
@@ -126,7 +127,11 @@ class Tracer:
                 raise TrialEnds(AbortCapture(reason, *hints, question=question))
             frame = self.user_frame() if self.lent_frame is None else self.lent_frame[0]
             sites = sites_on_stack()
-            self.left = AbortReason(reason, frame, hints, question, sites, is_error=is_error)
+            self.left = AbortReason(
+                *(reason, frame, hints, question, sites),
+                is_error=is_error,
+                is_passing=is_passing,
+            )
             self.active = False
             resume_collection()
             self._on_leave()
@@ -170,7 +175,7 @@ class Tracer:
         self.log = None
 
     def leave_for(self, left: AbortCapture) -> None:
-        self.abort(left.reason, *left.hints, question=left.question)
+        self.abort(left.reason, *left.hints, question=left.question, is_passing=left.is_passing)
 
     # -- guards ----------------------------------------------------------------------------------
 

@@ -62,6 +62,9 @@ from anyshape.support.user_warning import warn_user
 #: call may take a path that can be captured.
 _MOST_LEAVES: Final = 2
 
+#: So often it may end for what is likely to be otherwise at the next call.
+_MOST_PASSING: Final = 8
+
 #: After so many captures in a row that end in an error of the program, not every call is captured.
 _MOST_RAISED: Final = 8
 
@@ -279,9 +282,12 @@ class FunctionCompiler(CompiledFunction):
             raise
 
     def _abort(self, left: AbortReason, entry_id: str, clock: telemetry.Clock) -> None:
-        self.counts.graph_breaks += 1
+        self.counts.graph_breaks += not left.is_passing
         self.counts.eager_calls += 1
         telemetry.left(self.target, left, clock, len(self.entries), entry_id)
+        self._passing += left.is_passing
+        if left.is_passing and self._passing < _MOST_PASSING:
+            return
         if self.options.fullgraph and left.question is not None:
             raise DataDependentError(
                 function=self.target.name,

@@ -127,7 +127,7 @@ def _changed_by(stores: Sequence[Store], guard: Guard) -> Path | None:
         for store in stores:
             if store.target is None or store.target.text != path.text:
                 continue
-            if below is None or below.access is Access.ITEM:
+            if below is None or below.access in (Access.ITEM, Access.KEYED):
                 return path
             # Numbers in attributes become dynamic, unless a setting says otherwise.
             if below.key == store.key and not isinstance(guard.value, int | float):

@@ -109,6 +109,8 @@ class CompiledFunction:
     _compiling: threading.Lock = field(default_factory=threading.Lock)
     _next_id: int = 0
     _leaves: int = 0
+    #: captures that ended for what is likely to be otherwise at the next call
+    _passing: int = 0
     #: captures in a row that ended in errors of the program, and calls since that were not captured
     _raised: int = 0
     _not_captured: int = 0
@@ -231,7 +233,7 @@ class CompiledFunction:
         self.eager = self._last_left = None
         self.broken_contracts.clear()
         self._next_id = 0
-        self._leaves = self._misses = 0
+        self._leaves = self._passing = self._misses = 0
         self._floats.clear()
         self.recompiled.clear()
         self.units.clear()

@@ -35,12 +35,13 @@ from anyshape.ops.effects import may_be_written, out_of, schema_of_extension, wr
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.lowering.scalars import cast
-from anyshape.ops.lowering.values import DTYPES, Memory, NotLowered, NumberRef, Value
+from anyshape.ops.lowering.values import DTYPES, HostScalar, Memory, NotLowered, NumberRef, Value
 from anyshape.ops.meta import Layout, Meta
 from anyshape.ops.node_meta import CALL, NUMBER, SYMBOL
 from anyshape.ops.op import OpKind as Kind
 from anyshape.ops.runtime_checks import CHECKS
 from anyshape.ops.table import OpMatch
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import (
     Expr,
     Size,
@@ -118,7 +119,14 @@ class Calling(Mutation):
         is_early = tensor.is_constant
         self.steps.append(PythonCall("call_method", "item", args, {}, name, is_number=is_early))
         dtype = DTYPES[tensor.elsewhere.dtype]
-        return self.values.host_scalar(cast(expr.number(name), dtype), dtype)
+        return self.values.host_scalar(name, cast(expr.number(name), dtype), dtype)
+
+    def read_by(self, number: HostScalar, reader: Callable[[torch.Tensor], float]) -> None:
+        """Let a number be read by a function that may raise."""
+        for place, step in reversed(list(enumerate(self.steps))):
+            if isinstance(step, PythonCall) and step.result == number.name:
+                self.steps[place] = replace(step, kind="call_function", target=reader)
+                return
 
     def _metas(self, tree: Any) -> Any:
         if isinstance(tree, TensorView):

@@ -31,6 +31,8 @@ class Access(Enum):
     INSTANCE = "instance"
     #: `parent[key]` of a list, tuple or dictionary; for a subclass, by the method of the base
     ITEM = "item"
+    #: `parent[the object at the path key]` of a dictionary, for what is told by its identity
+    KEYED = "keyed"
     #: `parent.cell_contents`
     CELL = "cell"
     #: `parent.stride()[key]` of a tensor
@@ -70,8 +72,10 @@ class Path:
         """The path with the same steps from another root."""
         if self.parent is None:
             return root
-        text = self.text[len(self.parent.text) :]
-        return self.parent.below(root).step(self.access, self.key, text)
+        text, key = self.text[len(self.parent.text) :], self.key
+        if isinstance(key, Path) and key.root is self.root:
+            key = key.below(root)
+        return self.parent.below(root).step(self.access, key, text)
 
     def step(self, access: Access, key: object, text: str) -> Path:
         """The path that goes on like this; `text` is what its own gains."""
@@ -89,6 +93,9 @@ class Path:
 
     def item(self, key: object) -> Path:
         return self.step(Access.ITEM, key, f"[{key!r}]")
+
+    def keyed(self, key: Path) -> Path:
+        return self.step(Access.KEYED, key, f"[{key.text}]")
 
     def cell(self) -> Path:
         return self.step(Access.CELL, None, "")
@@ -118,22 +125,30 @@ def constant(value: object, text: str) -> Path:
     return Path(None, Access.CONSTANT, value, text)
 
 
-#: From the parent of a path, which of an argument is the arguments by name, to the object.
+#: From the parent of a path, which of an argument is the arguments by name, to the object; the key
+#: is what `found_key` gives.
 STEPS: Final[Mapping[Access, Callable[[Any, Any], Any]]] = {
     Access.LOCAL: lambda arguments, name: arguments[name],
     Access.CONSTANT: lambda _, held: held,
     Access.ATTRIBUTE: lambda parent, name: getattr(parent, name),
     Access.INSTANCE: lambda parent, name: instance_dictionary(parent)[name],
     Access.ITEM: item_of,
+    Access.KEYED: item_of,
     Access.CELL: lambda parent, _: parent.cell_contents,
     Access.STRIDE: lambda parent, dim: parent.stride()[dim],
     Access.DICTIONARY: lambda parent, _: instance_dictionary(parent),
 }
 
 
+def found_key(path: Path, object_at: Callable[[Path], object]) -> object:
+    """What the last step of a path goes by."""
+    return object_at(path.key) if isinstance(path.key, Path) else path.key
+
+
 def find(path: Path, arguments: Mapping[str, object], found: dict[Path, object]) -> object:
     """The object at the path; raises whatever a step raises. `found` has what was found before."""
     if path not in found:
         parent = arguments if path.parent is None else find(path.parent, arguments, found)
-        found[path] = STEPS[path.access](parent, path.key)
+        key = found_key(path, lambda other: find(other, arguments, found))
+        found[path] = STEPS[path.access](parent, key)
     return found[path]

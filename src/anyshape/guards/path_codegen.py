@@ -215,12 +215,15 @@ class Walk:
 
     def item(self, path: Path) -> str:
         parent = _parent(path)
-        owner, key = self._names[parent], self.literal(path.key)
+        owner, key = self._names[parent], self._key(path)
         kind = self.type_at(parent)
         if kind in (list, tuple, dict):
             return self.assign(f"{owner}[{key}]")
         reader = item_reader(kind) if kind is not None else None
         return self.assign(f"{self.name(reader or item_of)}({owner}, {key})")
+
+    def _key(self, path: Path) -> str:
+        return self.at(path.key) if isinstance(path.key, Path) else self.literal(path.key)
 
     def cell(self, path: Path) -> str:
         return self.assign(f"{self._names[_parent(path)]}.cell_contents")
@@ -248,6 +251,7 @@ _STEPS: Final[dict[Access, Callable[[Walk, Path], str]]] = {
     Access.ATTRIBUTE: Walk.attribute,
     Access.INSTANCE: Walk.instance,
     Access.ITEM: Walk.item,
+    Access.KEYED: Walk.item,
     Access.CELL: Walk.cell,
     Access.STRIDE: Walk.stride,
     Access.DICTIONARY: Walk.own_dictionary,

@@ -21,7 +21,9 @@ def _get_value(hooks: Hooks, x: object) -> object:
         return x
     if x.device.type != "cpu":
         x = hooks.call(torch.Tensor.cpu, x)
-    return hooks.call(torch.Tensor.to, x, torch.float64, copy=True)
+    number = hooks.call(torch.Tensor.to, x, torch.float64, copy=True)
+    hooks.recorder.number_tensors.add(number)
+    return number
 
 
 _OWN: Final = vars(sys.modules[Optimizer.__module__])

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
+from anyshape.ops.origins import TORCH
 
 #: What a program says about sizes of tensors, which are in the graph by now.
 _MARKS: Final = frozenset(
@@ -18,11 +20,28 @@ _MARKS: Final = frozenset(
         "mark_static_address",
     }
 )
+_BREAK: Final = frozenset({"graph_break"})
 
 
 def is_mark(function: Any) -> bool:
+    return _is_decorator(function, _MARKS)
+
+
+def is_break(function: Any) -> bool:
+    return _is_decorator(function, _BREAK)
+
+
+def _is_decorator(function: Any, names: frozenset[str]) -> bool:
     name = getattr(function, "__name__", None)
-    return name in _MARKS and function.__module__ == "torch._dynamo.decorators"
+    return name in names and function.__module__ == "torch._dynamo.decorators"
+
+
+def break_graph(hooks: Hooks) -> None:
+    """Where torch's own code breaks graphs (around the step of an optimizer) it does so for its
+    compiler: ours needs none there."""
+    frame = hooks.tracer.user_frame()
+    if frame is None or not frame.filename.startswith(TORCH):
+        raise AbortCapture("torch._dynamo.graph_break() is called")
 
 
 def _compile(hooks: Hooks, model: object = None, **options: object) -> object:

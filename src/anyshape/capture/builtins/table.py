@@ -171,6 +171,8 @@ def handler_of(function: object) -> Handler | None:
         return lambda hooks, function, args, kwargs: function(
             *(hooks.specialized(arg, "a version is compared") for arg in args), **kwargs
         )
+    if other_compilers.is_break(function):
+        return lambda hooks, function, args, kwargs: other_compilers.break_graph(hooks)
     if other_compilers.is_mark(function):
         return lambda hooks, function, args, kwargs: None
     if process_queries.is_question(function):

@@ -24,6 +24,7 @@ from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
 from anyshape.guards.path import Path
+from anyshape.guards.values import class_attribute
 
 SEQUENCES: Final = (list, tuple, deque)
 SETS: Final = (set, frozenset)
@@ -99,36 +100,65 @@ class Externals:
         return kind([self.item(container, path, index) for index in indices])
 
     def _dict_item(self, container: dict[object, object], path: Path, key: object) -> object:
-        if not is_key(key):
-            raise AbortCapture(
-                f"a key of type {type(key).__name__} into a dictionary from outside the function"
-            )
+        by = None if is_key(key) else self._told_by_identity(key)
         if self.journal.is_written(container, key):
             return self.journal.written(container, key, path)
         if not dict.__contains__(container, key):
             if type(container) is not dict and hasattr(type(container), "__missing__"):
-                raise AbortCapture("a missing key of a dictionary from outside the function")
+                # The program puts it there, mostly: state that is made at the first call.
+                raise AbortCapture(_MISSING_KEY, is_passing=True)
+            if by is not None:
+                raise AbortCapture(_MISSING_KEY, is_passing=True)
             self._guard_key(container, path, key)
             return dict.__getitem__(container, key)  # raises KeyError
         changed = self.journal.changed_container(container)
         if changed is not None:
             return self._seen(changed, path, changed.now[key])
-        return self.tracer.read(dict.__getitem__(container, key), path.item(key))
+        own = path.item(key) if by is None else path.keyed(by)
+        return self.tracer.read(dict.__getitem__(container, key), own)
+
+    def _told_by_identity(self, key: object) -> Path:
+        """Where an object is that is a key, which is guarded to be one that is told by identity.
+        The caller sees to it that it stays another one than other keys."""
+        path = self.tracer.path_of(key)
+        kind = type(key)
+        plain = torch.Tensor if isinstance(key, torch.Tensor) else object
+        own = (class_attribute(kind, "__hash__"), class_attribute(kind, "__eq__"))
+        if path is None or own != (plain.__hash__, plain.__eq__):
+            raise AbortCapture(
+                f"a key of type {kind.__name__} into a dictionary from outside the function"
+            )
+        self.tracer.guard(Kind.TYPE, path, kind)
+        return path
 
     def _seen(self, changed: Changed, path: Path, value: object) -> object:
         """A value in a changed container as the program gets it."""
         if type(value) is Kept:
-            return self.tracer.read(changed.before[value.key], path.item(value.key))
+            key = value.key
+            own = path.item(key) if is_key(key) else path.keyed(self._told_by_identity(key))
+            return self.tracer.read(changed.before[key], own)
         return value
 
     def has_key(self, container: dict[Any, Any], path: Path, key: object) -> bool:
         if not is_key(key):
-            raise AbortCapture(f"a key of type {type(key).__name__}")
+            return self._has_object(container, path, key)
         if self.journal.is_written(container, key):
             self.journal.met[path] = container
         else:
             self._guard_key(container, path, key)
         return dict.__contains__(container, key)
+
+    def _has_object(self, container: dict[Any, Any], path: Path, key: object) -> bool:
+        """Whether there is something at a key that is told by its identity."""
+        by = self._told_by_identity(key)
+        if self.journal.wrote_any(container):
+            raise AbortCapture(
+                f"a key of type {type(key).__name__} of a dictionary that is changed"
+            )
+        if not dict.__contains__(container, key):
+            raise AbortCapture(_MISSING_KEY, is_passing=True)
+        self.tracer.guard(Kind.TYPE, path.keyed(by), type(dict.__getitem__(container, key)))
+        return True
 
     def has_member(self, container: Any, path: Path, member: object) -> bool:
         """Of a set; the others of its members are not guarded, unless the program changed it."""
@@ -271,8 +301,7 @@ class Externals:
         if not isinstance(container, dict):
             self._set_element(container, path, key, value)
             return
-        if not is_key(key):
-            raise AbortCapture(f"a key of type {type(key).__name__} stored outside")
+        self._check_key(key)
         # The order of the keys, and so what iteration gives, depends on whether it is new.
         self.has_key(container, path, key)
         stored = self.storable(value)
@@ -308,6 +337,7 @@ class Externals:
         if id(container) in self.owners:
             raise AbortCapture("an item of an instance dictionary is deleted")
         if isinstance(container, dict):
+            self._check_key(key)
             self.has_key(container, path, key)
         else:
             self._check_position(key)
@@ -316,6 +346,10 @@ class Externals:
         base_of(container).__delitem__(container, key)
         del now[key]
         self._add(container, path, "__delitem__", Change.DELETE_ITEM, key, ())
+
+    def _check_key(self, key: object) -> None:
+        if not is_key(key):
+            raise AbortCapture(f"a change at a key of type {type(key).__name__} outside")
 
     def _check_position(self, key: object) -> None:
         parts = (key.start, key.stop, key.step) if type(key) is slice else (key,)
@@ -382,6 +416,7 @@ class Externals:
         elif not isinstance(container, dict):
             self._guard_length(container, path)
         elif name in _BY_KEY and args:
+            self._check_key(args[0])
             self.has_key(container, path, args[0])
         else:
             self.keys(container, path)
@@ -410,6 +445,9 @@ class Externals:
         if path is None and isinstance(value, ITERATORS):
             return list(value)
         raise AbortCapture(f"a {type(value).__name__} spread into a container outside")
+
+
+_MISSING_KEY: Final = "a missing key of a dictionary from outside the function"
 
 
 class HasOrder:

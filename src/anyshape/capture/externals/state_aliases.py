@@ -22,7 +22,7 @@ from anyshape.capture.externals.side_effects import (
 )
 from anyshape.capture.tracer import Tracer
 from anyshape.guards.guard import Guard, Kind, paths_of
-from anyshape.guards.path import STEPS, Access, Path
+from anyshape.guards.path import STEPS, Access, Path, found_key
 from anyshape.guards.values import instance_dictionary, reads_plainly
 
 #: So many pairs are compared one by one; beyond, all that are in them are told apart at once.
@@ -163,7 +163,8 @@ class _States:
         if path.parent is None:
             return None
         try:
-            return STEPS[path.access](self._object(path.parent), path.key)
+            key = found_key(path, self._object)
+            return STEPS[path.access](self._object(path.parent), key)
         except Exception:
             return None
 
@@ -239,16 +240,18 @@ class _States:
         step: Path | None = path
         while step is not None and step.parent is not None and step not in self._walked:
             self._walked.add(step)
+            if isinstance(step.key, Path):
+                self.note_way(step.key)
             self._note_step(step.parent, step)
             step = step.parent
 
     def _note_step(self, parent: Path, step: Path) -> None:
         if step.access is Access.INSTANCE:
             self._note_read(self._of_attributes(parent), step.key)
-        elif step.access is Access.ITEM:
+        elif step.access in (Access.ITEM, Access.KEYED):
             held = self._object(parent)
             if isinstance(held, dict):
-                self._note_read(self.state(held, parent), step.key)
+                self._note_read(self.state(held, parent), found_key(step, self._object))
         elif step.access is Access.CELL:
             self._note_read(self._of_slots(parent), _CONTENTS)
         elif step.access is Access.ATTRIBUTE and step.key != "__dict__":

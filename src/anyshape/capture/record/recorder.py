@@ -31,6 +31,7 @@ from anyshape.capture.record.data_dependent_shapes import (
 from anyshape.capture.record.inputs import Inputs
 from anyshape.capture.record.integer_arguments import numbers_in, tensors_read
 from anyshape.capture.record.item_reads import DATA_READERS, TRUTHS, is_constant, number_read
+from anyshape.capture.record.number_tensors import NumberTensors
 from anyshape.capture.record.op_kinds import (
     ALIASES_UNSEEN,
     STATE_CHANGES,
@@ -129,6 +130,7 @@ class Recorder(Inputs):
         self.elements_by_tensors = 0
         #: tensors of positions: whoever asks for their shapes expects that of one position
         self._positions: _Positions | None = None
+        self.number_tensors = NumberTensors()
         #: called with each tensor from outside that an operation may be about to change
         self.before_write: Callable[[torch.Tensor], None] | None = None
         #: what is in a container from outside, as the program sees it
@@ -165,6 +167,10 @@ class Recorder(Inputs):
             return
         if node in positions.given or self.meta(tensor).rank:
             raise AbortCapture("the shape is read of a tensor that is one of many positions")
+
+    def forget(self) -> None:
+        super().forget()
+        self.number_tensors.forget()
 
     # -- numbers ---------------------------------------------------------------------------------
 
@@ -230,10 +236,18 @@ class Recorder(Inputs):
             # No function modes from here on; that of the default device is one.
             given = on_default_device(function, kwargs)
             with torch._C.DisableTorchFunction():
+                if self.number_tensors:
+                    args = self.number_tensors.operands(args, self._to_dtype)
                 result = self._run(function, args, given, target, native)
             if result is not _NOT_RUN:
+                if self.number_tensors:
+                    self.number_tensors.note(args, result)
                 return result
         return function(*args, **kwargs)
+
+    def _to_dtype(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        found = self._run(torch.Tensor.to, (tensor, dtype), {}, None, False)
+        return found if isinstance(found, torch.Tensor) else tensor.to(dtype)
 
     def _run(
         self,

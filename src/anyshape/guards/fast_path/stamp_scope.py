@@ -55,7 +55,9 @@ class StampScope:
                 # A stamp would keep alive what the module has let go of: a model, a tensor.
                 found = False
             else:
+                by_path = isinstance(path.key, Path)
                 found = self.has_path(parent) and _STEPS[path.access](self, parent)
+                found = found and (not by_path or self.has_path(cast("Path", path.key)))
             self._paths[path] = found
         return found
 
@@ -141,6 +143,7 @@ def is_immutable(value: object) -> bool:
 _STEPS: Final[dict[Access, Callable[[StampScope, Path], bool]]] = {
     Access.INSTANCE: StampScope.has_dictionary,
     Access.ITEM: StampScope.has_items,
+    Access.KEYED: StampScope.has_names,
     Access.CELL: StampScope.is_cell,
     # No word of memory that is watched says how a tensor lies.
     Access.STRIDE: lambda scope, path: False,

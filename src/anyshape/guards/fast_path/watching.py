@@ -24,7 +24,7 @@ from anyshape.guards.fast_path.memory_watch import (
 )
 from anyshape.guards.fast_path.stamp_scope import MADE_BY_CLASS
 from anyshape.guards.fast_path.tensor_impl_layout import TensorMemory
-from anyshape.guards.path import Access, Path
+from anyshape.guards.path import Access, Path, found_key
 from anyshape.guards.values import instance_dictionary, item_of
 
 Dictionary = dict[object, object]
@@ -159,7 +159,7 @@ class Watching:
     def item(self, path: Path) -> object:
         container = self.above(path)
         if issubclass(type(container), dict):
-            return self.present(self.note_entry(container, path.key))
+            return self.present(self.note_entry(container, found_key(path, self.at)))
         if issubclass(type(container), list):
             index = cast("int", path.key)
             self.note(*addresses_of_item(container, index))
@@ -202,6 +202,7 @@ _READERS: Final[Mapping[Access, Callable[[Watching, Path], object]]] = {
     Access.CONSTANT: Watching.held,
     Access.INSTANCE: Watching.instance,
     Access.ITEM: Watching.item,
+    Access.KEYED: Watching.item,
     Access.CELL: Watching.cell,
     Access.ATTRIBUTE: Watching.field,
 }

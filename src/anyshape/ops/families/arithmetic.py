@@ -32,7 +32,7 @@ from anyshape.ops.lowering.pointwise_builder import (
     elementwise,
     in_full_on_gpus,
 )
-from anyshape.ops.lowering.scalar_range_check import INTEGERS, must_fit
+from anyshape.ops.lowering.scalar_range_check import INTEGERS, must_fit, value_must_fit_f32
 from anyshape.ops.lowering.scalars import (
     TORCH_DTYPES,
     Compute,
@@ -349,8 +349,10 @@ def _factor(c: Lowering, factor: Any, dtype: Dtype) -> Operand:
     if isinstance(factor, NumberRef | Expr):
         must_fit(c, factor, dtype)
         return factor
-    if not isinstance(factor, Value) or factor.sizes or factor.dtype not in ("f32", dtype):
+    if not isinstance(factor, Value) or factor.sizes or factor.dtype not in ("f32", "f64"):
         raise NotLowered("a factor that the dtype may not have")
+    if factor.dtype != dtype and dtype == "f32":
+        value_must_fit_f32(c, factor)
     return factor
 
 

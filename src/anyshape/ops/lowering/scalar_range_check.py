@@ -6,12 +6,15 @@ not. A size in the place of a number is taken for one that fits, which every cal
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
+
+import torch
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.ops.lowering.scalars import constant_like, op, test
-from anyshape.ops.lowering.values import Lowering, NotLowered, NumberRef
+from anyshape.ops.lowering.values import HostScalar, Lowering, NotLowered, NumberRef, Value
 from anyshape.symbolic import Expr, ge, le
 
 #: The numbers of an integer dtype.
@@ -33,6 +36,7 @@ LIMITS: Final = INTEGERS | {
 }
 
 LARGEST_F32: Final = (2 - 2**-23) * 2.0**127
+_TOO_LARGE: Final = "value cannot be converted to type float without overflow"
 
 #: Up to here a float has all whole numbers.
 EXACT: Final = 2**53
@@ -52,7 +56,24 @@ def must_fit_f32(c: Lowering, number: NumberRef) -> None:
     """Fail where torch does: at a number that is finite and becomes infinite."""
     scalar = expr.number(number.name)
     value = c.made_once(("number", number.name), lambda: c.values.new((), "f64", lambda _: scalar))
-    c.require(value, "f32", _fits_f32, "value cannot be converted to type float without overflow")
+    c.require(value, "f32", _fits_f32, _TOO_LARGE)
+
+
+def value_must_fit_f32(c: Lowering, value: Value) -> None:
+    """The same of a tensor of one element that torch reads as a number."""
+    if isinstance(value, HostScalar):
+        c.read_by(value, _read_f32)
+    elif c.on_gpu:
+        raise NotLowered("a factor that torch reads on the GPU")
+    else:
+        c.require(value, "f32", _fits_f32, _TOO_LARGE)
+
+
+def _read_f32(tensor: torch.Tensor) -> float:
+    number = tensor.item()
+    if math.isfinite(number) and abs(number) > LARGEST_F32:
+        raise RuntimeError(_TOO_LARGE)
+    return number
 
 
 def _fits_f32(x: Scalar) -> Scalar:

@@ -167,7 +167,10 @@ class HostScalar(Value):
     """A tensor of one element on the processor, in a graph for a GPU: kernels take it as they take
     a number of Python's, and torch rounds it no more than that."""
 
-    __slots__ = ()
+    __slots__ = ("name",)
+
+    #: of the number
+    name: str
 
 
 #: from an index of the view to the index of what it is a view of
@@ -212,8 +215,10 @@ class Values:
             sizes, dtype, at, parents, self._now, cost=cost, memory=memory, factors=factors
         )
 
-    def host_scalar(self, number: Scalar, dtype: Dtype) -> HostScalar:
-        return HostScalar((), dtype, lambda index: number, (), self._now)
+    def host_scalar(self, name: str, number: Scalar, dtype: Dtype) -> HostScalar:
+        made = HostScalar((), dtype, lambda index: number, (), self._now)
+        made.name = name
+        return made
 
     def now_stored(self, value: Value, memory: Memory) -> None:
         """A value is in memory from now on."""
@@ -317,6 +322,7 @@ class Lowering(Protocol):
     def require(
         self, value: Value, key: object, condition: Callable[[Scalar], Scalar], message: str
     ) -> None: ...
+    def read_by(self, number: HostScalar, reader: Callable[[torch.Tensor], float]) -> None: ...
     def in_order(self, value: Value, sizes: Sequence[Size]) -> Value: ...
     def joined(
         self, parts: Sequence[Value], dim: int, sizes: Sequence[Size], meta: Meta | None
