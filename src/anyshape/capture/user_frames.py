@@ -27,18 +27,22 @@ class UserFrames:
 
     def innermost(self, above: int = 1) -> Frame | None:
         """The line that is being run. So many callers are known to be ours, and are not asked."""
-        frame: FrameType | None = sys._getframe(above)
-        ours = instrumented_by_identity
-        while frame is not None and id(frame.f_code) not in ours:
-            frame = frame.f_back
+        frame = _watched(sys._getframe(above))
         if frame is None:
             return None
-        found = self._lines.get((id(frame.f_code), frame.f_lasti))
-        line, of_torch = found or self._line(frame)
+        line, of_torch = self._line(frame)
         return self._caller(frame) or line if of_torch else line
+
+    def is_torch_running(self) -> bool:
+        """Whether the line that is being run is one of torch's own modules."""
+        frame = _watched(sys._getframe(1))
+        return frame is not None and self._line(frame)[1]
 
     def _line(self, frame: FrameType) -> tuple[Frame, bool]:
         code = frame.f_code
+        found = self._lines.get((id(code), frame.f_lasti))
+        if found is not None:
+            return found
         line = Frame(code.co_filename, frame.f_lineno, code.co_name)
         found = self._lines[id(code), frame.f_lasti] = (line, code.co_filename.startswith(TORCH))
         return found
@@ -59,6 +63,14 @@ class UserFrames:
         if self.calls:
             self.calls[-1] = line or _NOBODY
         return line
+
+
+def _watched(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that is captured."""
+    ours = instrumented_by_identity
+    while frame is not None and id(frame.f_code) not in ours:
+        frame = frame.f_back
+    return frame
 
 
 _NOBODY: Final = Frame("", 0, "")

@@ -11,7 +11,6 @@ import torch
 
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
-from anyshape.ops.origins import TORCH
 
 #: What a program says about sizes of tensors, which are in the graph by now.
 _MARKS: Final = frozenset(
@@ -39,8 +38,7 @@ def _is_decorator(function: Any, names: frozenset[str]) -> bool:
 def break_graph(hooks: Hooks) -> None:
     """Where torch's own code breaks graphs (around the step of an optimizer) it does so for its
     compiler: ours needs none there."""
-    frame = hooks.tracer.user_frame()
-    if frame is None or not frame.filename.startswith(TORCH):
+    if not hooks.tracer.user_frames.is_torch_running():
         raise AbortCapture("torch._dynamo.graph_break() is called")
 
 
