@@ -43,7 +43,7 @@ class Subject:
         if isinstance(function, nn.Module):
             self.parameters = list(function.parameters())
             optimizer = torch.optim.AdamW(self.parameters, _RATE)
-            self.update: Any = _compiled_step(system, optimizer)
+            self.update: Any = _compiled_update(system, self.parameters, optimizer)
 
     def forget(self) -> None:
         """Gradients of the step before."""
@@ -71,7 +71,6 @@ class Subject:
         self.forget()
         loss = self.compiled(*args)
         loss.backward()
-        nn.utils.clip_grad_norm_(self.parameters, _LARGEST_NORM)
         self.update()
         return loss.detach()
 
@@ -84,12 +83,20 @@ def _compiled(system: str, function: Function) -> Function:
     return SYSTEMS[system].compile(function)
 
 
-def _compiled_step(system: str, optimizer: torch.optim.Optimizer) -> Function:
-    """Parameters keep their sizes: nothing is said about dynamic ones."""
+def _compiled_update(
+    system: str, parameters: list[nn.Parameter], optimizer: torch.optim.Optimizer
+) -> Function:
+    """Clipping and the optimizer's step. Parameters keep their sizes: nothing is said about
+    dynamic ones."""
+
+    def update() -> None:
+        nn.utils.clip_grad_norm_(parameters, _LARGEST_NORM)
+        optimizer.step()
+
     if system == EAGER:
-        return optimizer.step
+        return update
     if system == OURS:
         import anyshape
 
-        return anyshape.compile(optimizer.step)
-    return torch.compile(optimizer.step)
+        return anyshape.compile(update)
+    return torch.compile(update)

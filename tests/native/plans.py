@@ -15,6 +15,7 @@ from anyshape.backends.native import backend as native
 from anyshape.backends.native.python_host import Host
 from anyshape.graph.plan import Compute, Plan
 from anyshape.graph.schedule import Schedule
+from anyshape.loops.program import Launch, Segment
 from anyshape.loops.text import kernel_text
 
 
@@ -24,6 +25,7 @@ class Plans:
     by running eagerly."""
 
     made: list[Plan] = field(default_factory=list[Plan])
+    scheduled: list[Schedule] = field(default_factory=list[Schedule])
     errors: list[BaseException] = field(default_factory=list[BaseException])
     runs: int = 0
 
@@ -46,6 +48,18 @@ class Plans:
             if isinstance(step, Compute)
         ]
 
+    @property
+    def launches(self) -> list[Launch]:
+        """Kernels as they are called, after some have become one."""
+        return [
+            step
+            for made in self.scheduled
+            for part in made.parts
+            if isinstance(part, Segment)
+            for step in part.steps
+            if isinstance(step, Launch)
+        ]
+
 
 @contextmanager
 def watched() -> Iterator[Plans]:
@@ -56,6 +70,7 @@ def watched() -> Iterator[Plans]:
     def watched_lowered(graph: torch.fx.GraphModule, **options: bool) -> tuple[Plan, Schedule]:
         plan, made = lowered(graph, **options)
         found.made.append(plan)
+        found.scheduled.append(made)
         return plan, made
 
     def watched_host(*args: Any) -> Host:

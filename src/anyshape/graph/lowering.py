@@ -143,6 +143,8 @@ class Lowering(Settling):
             self._uses[each] -= 1
             if not self._uses[each]:
                 self._env.pop(each, None)
+        if not self._uses[node]:
+            self._env.pop(node, None)  # a write, mostly
 
     def handle(self, node: object) -> TensorView | None:
         """What a node is, if it is a tensor that native code handles."""

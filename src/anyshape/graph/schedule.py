@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeGuard
+
+import torch
 
 from anyshape.graph.accumulated_products import accumulated
 from anyshape.graph.expand_repeats import NotRepeated, expand_repeats
@@ -179,9 +181,25 @@ def _numbers_first(plan: Plan, steps: Sequence[Step]) -> list[Step]:
     return early + rest
 
 
+def _without_modes(plan: Plan, steps: Sequence[Step]) -> list[Step]:
+    """Without the changes of torch's grad mode that kernels alone are called in: a program that
+    says `no_grad` in each of its functions is one segment."""
+    kept: list[Step] = []
+    is_changed = False
+    for step in reversed(steps):
+        if isinstance(step, PythonCall) and step.target is torch._C._set_grad_enabled:
+            if is_changed:
+                continue
+            is_changed = True
+        elif not isinstance(step, Compute):
+            is_changed = False
+        kept.append(step)
+    return kept[::-1]
+
+
 #: From steps to steps that do the same, in this order. What follows fuses kernels.
 PASSES: tuple[Callable[[Plan, Sequence[Step]], list[Step]], ...] = (
-    *(_needed, _numbers_first, accumulated),
+    *(_needed, _numbers_first, _without_modes, accumulated),
 )
 
 
@@ -328,6 +346,7 @@ def fused_steps(
             number, kernel = place
             result[number] = computing(kernel)
             made_of[number].append(each)
+    result, made_of = _sunk(result, made_of, held, same)
     uses = Counter(name for step in result for name in step.reads | step.writes)
     uses.update(after)
     return [_lean(step, uses, held) for step in result], made_of
@@ -348,6 +367,50 @@ def _place_to_join(
         if not _independent(earlier, step):
             return None
     return None
+
+
+def _sunk(
+    steps: Sequence[Compute | Native],
+    made_of: Sequence[list[int]],
+    held: Mapping[str, BufferDecl],
+    same: ProvablyEqual,
+) -> tuple[list[Compute | Native], list[list[int]]]:
+    """The steps with updates of what the caller has joined to a later kernel that reads on, which
+    had to wait for others: nobody else waits for them, and no memory is held for longer."""
+    result: list[Compute | Native] = []
+    parts: list[list[int]] = []
+    for step, made in zip(steps, made_of, strict=True):
+        own = list(made)
+        number = len(result)
+        while isinstance(step, Compute) and number > max(0, len(result) - FAR):
+            number -= 1
+            earlier = result[number]
+            if not _may_sink(earlier, step, result[number + 1 :], held):
+                continue
+            kernel = fused(earlier.kernel, step.kernel, same)
+            if kernel is not None:
+                step = computing(kernel)
+                own = sorted(parts.pop(number) + own)
+                del result[number]
+        result.append(step)
+        parts.append(own)
+    return result, parts
+
+
+def _may_sink(
+    earlier: Compute | Native,
+    step: Compute,
+    between: Sequence[Compute | Native],
+    held: Mapping[str, BufferDecl],
+) -> TypeGuard[Compute]:
+    if not isinstance(earlier, Compute) or not earlier.writes or _is_apart(earlier, step):
+        return False
+    touched = step.reads | step.writes
+    return (
+        all(held[name].given for name in earlier.writes)
+        and all(held[name].given or name in touched for name in earlier.reads)
+        and all(_independent(earlier, each) for each in between)
+    )
 
 
 def _is_apart(one: Compute, other: Compute) -> bool:

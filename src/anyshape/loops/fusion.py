@@ -240,13 +240,30 @@ def _one_stage(earlier: Stage, later: Stage) -> Stage | None:
     if forwarded:
         later = mapped(later, Rewriting(forwarded.get))
     again = {part.buffer: part.address for part in (*later.stores, *later.scans)}
-    if again.keys() & written:
+    overwritten = again.keys() & written
+    if not all(_is_overwritten(name, earlier, later) for name in overwritten):
         return None
     for scalar in _loads(roots_of(earlier)):
         buffer, address = scalar.data
         if again.get(buffer, address) != address:
             return None
+    if overwritten:
+        kept = tuple(store for store in earlier.stores if store.buffer not in overwritten)
+        earlier = replace(earlier, stores=kept)
     return joined(earlier, later)
+
+
+def _is_overwritten(buffer: str, earlier: Stage, later: Stage) -> bool:
+    """Whether each round of the later stage writes the very element that the earlier one wrote."""
+    if any(scan.buffer == buffer for scan in later.scans):
+        return False
+    own, *further = [
+        store for stage in (earlier, later) for store in stage.stores if store.buffer == buffer
+    ]
+    return len(further) == 1 and all(
+        store.address == own.address and store.mode == "set" and store.mask is None
+        for store in (own, *further)
+    )
 
 
 # -- buffers that nobody else reads ---------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 
 #: A list of more tensors stays one call: each would be several operators of a graph.
@@ -97,10 +98,23 @@ def _rows(hooks: Hooks, args: Sequence[object]) -> list[list[object]] | None:
     return rows
 
 
+def _groups(hooks: Hooks, lists: object, with_indices: bool = False) -> object:
+    """Tensors by device and dtype, which are guarded where tensors are read."""
+    plain = [[*hooks.iterate(each)] for each in hooks.iterate(lists)]
+    if not all(isinstance(each, torch.Tensor | None) for own in plain for each in own):
+        raise AbortCapture("tensors are grouped with what is none")
+    with torch._C.DisableTorchFunction():
+        return _GROUPS(plain, with_indices)
+
+
+_GROUPS: Final = getattr(torch._C, "_group_tensors_by_device_and_dtype")  # noqa: B009
 _OTHERS: Final[Models] = {
-    getattr(torch, name): model
-    for name, model in (("_foreach_pow", _pow), ("_foreach_norm", _norm))
-    if hasattr(torch, name)
+    **{
+        getattr(torch, name): model
+        for name, model in (("_foreach_pow", _pow), ("_foreach_norm", _norm))
+        if hasattr(torch, name)
+    },
+    _GROUPS: _groups,
 }
 MODELS: Final[Models] = {
     getattr(torch, f"_foreach_{name}{end}"): _foreach(name + end, name in _SCALED)
