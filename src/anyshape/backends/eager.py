@@ -21,8 +21,15 @@ def run_graph(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[...,
 
 def run_graph_later(graph: torch.fx.GraphModule) -> Callable[..., Any]:
     """The same, where it is hardly ever called: its Python code is written by the first call."""
-    made = functools.cache(lambda: run_graph(graph, []))
-    return lambda *args: made()(*args)
+    made: Callable[..., Any] | None = None
+
+    def run(*args: Any) -> Any:
+        nonlocal made
+        if made is None:
+            made = run_graph(graph, [])
+        return made(*args)
+
+    return run
 
 
 def with_checks(backend: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,10 +6,14 @@ nothing that it could be joined with; two or three pay where their tensors are l
 
 from __future__ import annotations
 
+from typing import Final
+
 import torch.fx
 
 from anyshape.graph.recorded_operators import NothingNative, is_by_torch
 from anyshape.graph.training_decompositions import decomposed
+from anyshape.ops.node_meta import CALL
+from anyshape.ops.table import lookup
 from anyshape.symbolic import Facts
 
 #: How many elements the largest tensor that is given has at least, by the number of operators
@@ -29,4 +33,15 @@ def least_elements(graph: torch.fx.Graph, facts: Facts) -> int:
 
 
 def _operators(graph: torch.fx.Graph) -> int:
-    return sum(not is_by_torch(node) for node in graph.nodes)
+    return sum(_COSTS.get(_name(node), 1) for node in graph.nodes if not is_by_torch(node))
+
+
+#: Operators that cost torch as much as so many others, on few elements: a library is asked for
+#: how to do them.
+_COSTS: Final = {"gelu": 3}
+
+
+def _name(node: torch.fx.Node) -> str | None:
+    call = node.meta.get(CALL)
+    entry = None if call is None else lookup(call.function)
+    return None if entry is None else entry.op.name

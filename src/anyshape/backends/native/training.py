@@ -300,15 +300,22 @@ def or_as_it_is(
     def chosen(*inputs: Any) -> Any:
         if switches and not torch.is_grad_enabled():
             return as_it_is(*inputs)  # The program switches gradients on.
-        if least and all(inputs[number].numel() < least for number in tensors):
-            return as_it_is(*inputs)
         # Hooks of several are called in the order of operators; anomalies are told of by operator.
-        hooked = sum(_has_hooks(inputs[number]) for number in wanted)
+        hooked = 0
+        for number in wanted:
+            each = inputs[number]
+            hooked += bool(each._backward_hooks or each._post_accumulate_grad_hooks)
         if hooked > 1 or torch.is_anomaly_enabled():
             return as_it_is(*inputs)
         return run(*inputs)
 
-    return chosen
+    def chosen_by_size(*inputs: Any) -> Any:
+        for number in tensors:
+            if inputs[number].numel() >= least:
+                return chosen(*inputs)
+        return as_it_is(*inputs)
+
+    return chosen_by_size if least else chosen
 
 
 def in_stages(
