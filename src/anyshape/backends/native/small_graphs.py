@@ -33,7 +33,7 @@ def least_elements(graph: torch.fx.Graph, facts: Facts) -> int:
 
 
 def _operators(graph: torch.fx.Graph) -> int:
-    return sum(_COSTS.get(_name(node), 1) for node in graph.nodes if not is_by_torch(node))
+    return sum(_cost(node) for node in graph.nodes if not is_by_torch(node))
 
 
 #: Operators that cost torch as much as so many others, on few elements: a library is asked for
@@ -41,7 +41,7 @@ def _operators(graph: torch.fx.Graph) -> int:
 _COSTS: Final = {"gelu": 3}
 
 
-def _name(node: torch.fx.Node) -> str | None:
+def _cost(node: torch.fx.Node) -> int:
     call = node.meta.get(CALL)
     entry = None if call is None else lookup(call.function)
-    return None if entry is None else entry.op.name
+    return 1 if entry is None else _COSTS.get(entry.op.name, 1)
