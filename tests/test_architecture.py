@@ -88,7 +88,11 @@ LAZY_IMPORTS = {
         "anyshape.backends.native.source",
     ): "code that is found on disk needs no text",
     (
-        "anyshape.backends.native.backend",
+        "anyshape.backends.native.segment_functions",
+        "anyshape.backends.native.cuda_segment",
+    ): "only for graphs with tensors on a GPU",
+    (
+        "anyshape.backends.native.listing",
         "anyshape.backends.native.cuda_segment",
     ): "only for graphs with tensors on a GPU",
     (
@@ -104,7 +108,7 @@ LAZY_IMPORTS = {
         "anyshape.backends.native.cuda_graphs",
     ): "only for graphs with tensors on a GPU",
     (
-        "anyshape.backends.native.backend",
+        "anyshape.backends.native.segment_functions",
         "anyshape.backends.native.autotune",
     ): "only where kernels are tuned or measured",
     ("anyshape.capture.numbers.quotients", "fractions"): "it loads `decimal`; few divide sizes",

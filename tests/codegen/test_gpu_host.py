@@ -19,7 +19,6 @@ from torch import Tensor
 import anyshape
 from anyshape.backends.eager import run_graph
 from anyshape.backends.native import cuda_segment, source
-from anyshape.backends.native.backend import lowered
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import gpu_source_of
 from anyshape.capture.record import result_metas
@@ -27,6 +26,7 @@ from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
 from anyshape.graph import lowering
 from anyshape.graph.aliasing import Foreign
+from anyshape.graph.lowered import lowered
 from anyshape.graph.lowering import Lowering
 from anyshape.graph.materialize import Materialize
 from anyshape.loops import expr

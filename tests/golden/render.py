@@ -27,10 +27,11 @@ import anyshape
 import tests.golden.functions
 import tests.golden.models  # noqa: F401 so does this
 from anyshape.backends.eager import run_graph_later
-from anyshape.backends.native.backend import lowered, schedule_text
+from anyshape.backends.native.listing import schedule_text
 from anyshape.backends.native.python_host import python_host
 from anyshape.backends.native.source import helpers_source, source_of
 from anyshape.codegen.host import HostUnsupported
+from anyshape.graph.lowered import lowered
 from anyshape.graph.plan import Unlowerable
 from anyshape.loops import expr
 from anyshape.loops.canonical import own_names

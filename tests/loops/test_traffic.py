@@ -13,7 +13,7 @@ from torch import Tensor
 
 import anyshape
 from anyshape.backends.eager import run_graph
-from anyshape.backends.native.backend import lowered
+from anyshape.graph.lowered import lowered
 from anyshape.loops import expr
 from anyshape.loops.program import Launch, Segment
 from anyshape.loops.traffic import traffic

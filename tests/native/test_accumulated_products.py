@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import anyshape
 from anyshape.backends.native import small_graphs
-from anyshape.backends.native.backend import lowered
+from anyshape.graph.lowered import lowered
 from anyshape.loops.program import Segment
 from benchmarks.native.memory import allocator_peak
 from tests import devices

@@ -45,12 +45,12 @@ class Library:
 @pytest.fixture(autouse=True)
 def on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The code of every segment is asked for as that of a GPU is. Tensors are the processor's."""
-    functions = backend._functions
+    functions = backend.segment_functions
 
     def for_gpu(texts: dict[str, str], now: bool, _: torch.device, *more: Any) -> Any:
         return functions(texts, now, torch.device("cuda", 0), *more)
 
-    monkeypatch.setattr(backend, "_functions", for_gpu)
+    monkeypatch.setattr(backend, "segment_functions", for_gpu)
     monkeypatch.setattr(backend, "_told", set())
     code.gpu_target.cache_clear()
     driver.driver.cache_clear()

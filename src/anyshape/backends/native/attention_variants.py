@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.backends.native.training import input_value, places_of
+from anyshape.backends.native.input_places import input_value, places_of
 from anyshape.graph.attention_choice import AttentionCall, attention_calls, switches
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable

@@ -7,11 +7,9 @@ an event that says why. The graph carries a report of it (`REPORT`), which `expl
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from functools import partial
-from operator import setitem
 from typing import TYPE_CHECKING, Any, Final
 
 import torch.fx
@@ -19,16 +17,12 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from anyshape.backends.eager import run_graph, run_graph_later
 from anyshape.backends.native.attention_variants import by_attention_kernels
-from anyshape.backends.native.build import (
-    DeferredCode,
-    native_function,
-    native_function_later,
-    segment_source,
-)
+from anyshape.backends.native.listing import output_code_event, schedule_event
 from anyshape.backends.native.no_autocast import is_any_autocast, without_autocast
 from anyshape.backends.native.placed import built_in_places, placed, wants_cuda_graphs
 from anyshape.backends.native.python_host import Host, python_host
 from anyshape.backends.native.report import NativeReport, StagedReport, TrainingReport
+from anyshape.backends.native.segment_functions import Functions, segment_functions, tuner_of
 from anyshape.backends.native.small_graphs import least_elements
 from anyshape.backends.native.training import Backward, in_stages, or_as_it_is, trained
 from anyshape.backends.native.variant import Variant
@@ -40,25 +34,20 @@ from anyshape.events.progress import progress
 from anyshape.events.stream import stream
 from anyshape.graph.autograd import is_recorded
 from anyshape.graph.backward_graph import MODES, TrainingGraphs, training_graphs
-from anyshape.graph.expand_repeats import NotRepeated
 from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
 from anyshape.graph.given_results import without_given_results
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.inline_backward import computes_gradients
 from anyshape.graph.known_masks import mark_known_masks
-from anyshape.graph.lowering import Lowering
-from anyshape.graph.plan import Plan, PythonCall, Unlowerable
+from anyshape.graph.lowered import lowered
+from anyshape.graph.plan import PythonCall, Unlowerable
 from anyshape.graph.recorded_operators import NothingNative
 from anyshape.graph.saving_operators import SavingOperators
-from anyshape.graph.schedule import Schedule, schedule
 from anyshape.graph.stage import Stage
 from anyshape.graph.training_stages import stages
 from anyshape.loops import expr
-from anyshape.loops.canonical import own_names
-from anyshape.loops.kernels import Kernel
-from anyshape.loops.program import Launch, Segment
-from anyshape.loops.text import segment_text
+from anyshape.loops.program import Segment
 from anyshape.ops.node_meta import (
     AUTOTUNE,
     COMPILE_ID,
@@ -68,18 +57,13 @@ from anyshape.ops.node_meta import (
     LAYOUT,
     REPORT,
 )
-from anyshape.runtime.loader.code_bundle import open_bundle
 from anyshape.runtime.loader.errors import NativeUnavailable
 from anyshape.support.error_notes import with_notes
 from anyshape.support.lazy_dataclass import replace
 from anyshape.support.user_warning import warn_user
-from anyshape.symbolic import Size
-from anyshape.symbolic.expr import of_atom
 
 if TYPE_CHECKING:
-    from anyshape.backends.native.autotune import Tuner
-
-Functions = list[Callable[..., Any] | DeferredCode]
+    pass
 
 #: Warned of once in a process: it is the same for every graph.
 _told: Final[set[str]] = set()
@@ -163,7 +147,7 @@ def _host(
     plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, few_rows=own.few_rows)
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
-    tuner = _tuner(graph, plan.device, own.branches)
+    tuner = tuner_of(graph, plan.device, own.branches)
     graph.meta[REPORT] = NativeReport(
         plan.native,
         plan.called,
@@ -176,7 +160,7 @@ def _host(
     id = graph.meta.get(COMPILE_ID, "")
     scope = expr.copied_scope() if stream.listening(kinds.Schedule) else None
     if scope is not None:
-        make = partial(_schedule, made, plan, id, scope)
+        make = partial(schedule_event, made, plan, id, scope)
         stream.emit_made(kinds.Schedule, make)
     if not segments:
         run = _in_program_layout(graph, run_graph(graph, examples))
@@ -184,14 +168,14 @@ def _host(
         return Host(taking, "", None), plan.device
     texts: dict[str, str] = {}
     hint = graph.meta[FACTS].hint
-    functions = _functions(texts, now, plan.device, every, hint, own.branches, tuner)
+    functions = segment_functions(texts, now, plan.device, every, hint, own.branches, tuner)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_later if gives_up is None else _failed_with_list, graph)
     otherwise = _in_program_layout(graph, run_graph_later(graph))
     host = python_host(made, functions, otherwise, expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
-        make = partial(_output_code, host.source, segments, id, scope, texts, plan.device)
+        make = partial(output_code_event, host.source, segments, id, scope, texts, plan.device)
         stream.emit_made(kinds.OutputCode, make)
     return host, plan.device
 
@@ -358,145 +342,6 @@ def _kept(graphs: TrainingGraphs) -> str:
         f"{len(graphs.kept)} results and {len(graphs.inputs)} inputs are saved, "
         f"{graphs.again} operators are recomputed"
     )
-
-
-Scope = Callable[[], AbstractContextManager[None]]
-
-
-def _schedule(made: Schedule, plan: Plan, compile_id: str, scope: Scope) -> kinds.Schedule:
-    with scope():
-        return kinds.Schedule(schedule_text(made, plan), compile_id=compile_id)
-
-
-def _output_code(
-    host: str,
-    segments: list[Segment],
-    compile_id: str,
-    scope: Scope,
-    texts: dict[str, str],
-    device: torch.device,
-) -> kinds.OutputCode:
-    """`texts` has those of segments that had to be built; others were found as machine code."""
-    codes = [host]
-    with scope():
-        for segment in map(own_names, segments):
-            key = _key(segment)
-            if key not in texts:
-                texts[key] = _source(segment, device)
-            codes.append(texts[key])
-    return kinds.OutputCode("\n\n".join(codes), compile_id=compile_id)
-
-
-def _source(segment: Segment, device: torch.device) -> str:
-    if device.type != "cuda":
-        return segment_source(segment)
-    from anyshape.backends.native.cuda_segment import cuda_source
-
-    return cuda_source(segment, device)
-
-
-def lowered(
-    graph: torch.fx.GraphModule,
-    *,
-    at_once: bool = False,
-    gives_up: int | None = None,
-    few_rows: int = 0,
-) -> tuple[Plan, Schedule]:
-    for whole in (False, True):
-        lowering = Lowering(graph.meta[FACTS])
-        lowering.few_rows = few_rows
-        plan = lowering.run(graph.graph, whole=whole, at_once=at_once)
-        hint = lowering.facts.hint
-        try:
-            keeps = at_once and gives_up is None
-            return plan, schedule(plan, lowering.same, hint, gives_up=gives_up, keeps=keeps)
-        except NotRepeated:
-            assert not whole, "there is nothing to repeat"
-    raise AssertionError
-
-
-def _functions(
-    texts: dict[str, str],
-    now: bool,
-    device: torch.device,
-    every: Functions,
-    hint: Callable[[Size], int | None],
-    branches: bool = False,
-    tuner: Tuner | None = None,
-) -> Callable[[Segment], Callable[..., Any] | DeferredCode]:
-    """Makes the functions of segments; equal ones, as equal layers have them, once. `texts` gets
-    the texts that had to be made, `every` the functions. `hint`: what a size was when the program
-    was captured."""
-    made: dict[str, Callable[..., Any] | DeferredCode] = {}
-
-    def function_of(segment: Segment) -> Callable[..., Any] | DeferredCode:
-        segment = own_names(segment)
-        key = _key(segment)
-        if key not in made:
-            progress.kernel()
-            if device.type == "cuda":
-                from anyshape.backends.native.cuda_segment import cuda_function
-
-                seen = {each: hint(of_atom(each)) for each in segment.symbols}
-                sizes = {symbol: size for symbol, size in seen.items() if size is not None}
-                made[key] = cuda_function(segment, key, device, branches, sizes=sizes)
-            else:
-                make = native_function if now else native_function_later
-                keep = partial(setitem, texts, key)
-                made[key] = make(segment, key=key, keep=keep)
-            if tuner is not None:
-                made[key] = tuner.tuned(segment, made[key])
-            every.append(made[key])
-        return made[key]
-
-    return function_of
-
-
-def _tuner(graph: torch.fx.GraphModule, device: torch.device, branches: bool) -> Tuner | None:
-    """What tunes or measures the kernels of a graph, where that is asked for. Code that a package
-    takes along is for other machines."""
-    tries = config.max_autotune or AUTOTUNE in graph.meta
-    if not (tries or config.measure_kernels) or open_bundle() is not None:
-        return None
-    from anyshape.backends.native.autotune import Tuner, plans_of
-
-    make = partial(_with_plans, device, branches)
-    compile_id = graph.meta.get(COMPILE_ID, "")
-    return Tuner(plans_of(device), make, tries=tries, compile_id=compile_id)
-
-
-def _with_plans(
-    device: torch.device, branches: bool, segment: Segment, choices: Mapping[Kernel, Any]
-) -> Callable[..., Any]:
-    """The function of a segment whose kernels have plans that are not the usual ones."""
-    kernels = dict.fromkeys(step.kernel for step in segment.steps if isinstance(step, Launch))
-    key = "\n".join([_key(segment), *(str(choices.get(kernel)) for kernel in kernels)])
-    if device.type != "cuda":
-        return native_function(segment, key=key, choices=choices)
-    from anyshape.backends.native.cuda_segment import cuda_function
-
-    return cuda_function(segment, key, device, branches, choices)
-
-
-def _key(segment: Segment) -> str:
-    ranges = ", ".join(f"{symbol.name} in {symbol.declared}" for symbol in segment.symbols)
-    return f"{segment_text(segment)}\n{ranges}"
-
-
-def schedule_text(made: Schedule, plan: Plan) -> str:
-    """The parts in order, and why operators are called out."""
-    lines = [*_part_texts(made.parts)]
-    lines += [f"called out: {name}: {why}" for name, why in plan.called.items()]
-    return "\n".join(lines)
-
-
-def _part_texts(parts: Iterable[Segment | PythonCall]) -> Iterable[str]:
-    for part in parts:
-        if isinstance(part, Segment):
-            yield segment_text(part)
-        else:
-            name = getattr(part.target, "__name__", part.target)
-            yield f"call {name}{f' ({part.why})' if part.why else ''}"
 
 
 def _report_once(text: str) -> None:

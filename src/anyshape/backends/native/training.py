@@ -10,21 +10,29 @@ from typing import Any, NamedTuple
 import torch
 import torch.fx
 
+from anyshape.backends.native.input_places import input_value, places_of
 from anyshape.backends.native.leases import Gradients, Lease, Pairs
 from anyshape.backends.native.no_autocast import without_autocast
+from anyshape.backends.native.saved_tensors import (
+    check_memory,
+    check_versions,
+    memory_of,
+    not_of,
+    storage_of,
+    unpacked,
+    versions_of,
+)
 from anyshape.graph.backward_graph import TrainingGraphs
 from anyshape.graph.functionalize import FunctionalGraph
 from anyshape.graph.plan import Unlowerable
 from anyshape.graph.saving_operators import SavingOperators
 from anyshape.graph.stage import Stage
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import RESULT, SYMBOL
+from anyshape.ops.node_meta import RESULT
 from anyshape.support.random_state import State, default_generators
 from anyshape.symbolic import Symbol
-from anyshape.symbolic.expr import of_atom
 
 _is_transformed: Callable[[], bool] = torch._C._are_functorch_transforms_active
-_storage_of: Callable[[torch.Tensor], int] = vars(torch._C)["_storage_id"]
 
 
 class Backward(NamedTuple):
@@ -103,15 +111,15 @@ def trained(
             outputs = tuple(map(_apart, found, in_kept))
             ctx.set_materialize_grads(False)
             ctx.given = inputs
-            ctx.versions = _versions(inputs, watched)
+            ctx.versions = versions_of(inputs, watched)
             # Only what is needed is saved: torch looks whether that was changed meanwhile.
             values = made_by.saved(outputs) if isinstance(made_by, Lease) else found[count:]
             ctx.made_by, ctx.values = made_by, len(values)
             if several:
-                values = _not_of(outputs, values)
+                values = not_of(outputs, values)
             ctx.save_for_backward(*values, *[inputs[number] for number in needed])
             if needed:
-                ctx.memory = _memory(inputs, needed)
+                ctx.memory = memory_of(inputs, needed)
             if several:
                 ctx.rest = None
             if plain:
@@ -138,8 +146,8 @@ def trained(
             else:
                 # What saves nothing may be asked again and again.
                 saved = ctx.saved_tensors if saves else ()
-            if needed and ctx.memory != _memory(inputs, needed):
-                _check_memory(inputs, needed, saved[first:], ctx.memory)
+            if needed and ctx.memory != memory_of(inputs, needed):
+                check_memory(inputs, needed, saved[first:], ctx.memory)
             if not used:
                 return (None,) * len(inputs)
             gives_back = saves and not _graph_is_kept()
@@ -169,11 +177,11 @@ def trained(
                 if made_by is not None:
                     made_by.came_back(used)
             needs = ctx.needs_input_grad
-            memory = {_storage_of(each) for each in ready}
+            memory = {storage_of(each) for each in ready}
             for number, grad in zip(own.wanted, found, strict=True):
                 if needs[number]:
                     # Torch may add to a gradient: it shares memory with no other one.
-                    place = _storage_of(grad)
+                    place = storage_of(grad)
                     result[number] = grad.clone() if place in memory and grad.numel() else grad
                     memory.add(place)
             return tuple(result)
@@ -187,7 +195,7 @@ def trained(
         is_needed = done != differentiable and any(
             not saving.are_shared(done, [each]) for each in differentiable
         )
-        versions = _versions(saved, range(len(saved)))
+        versions = versions_of(saved, range(len(saved)))
         ctx.rest = _Rest(saved, changed, versions, done) if is_needed else None
         return is_needed
 
@@ -197,8 +205,8 @@ def trained(
         """What is saved, and the places of what was changed meanwhile: nothing that is read."""
         rest: _Rest | None = ctx.rest
         if rest is None or saving.are_shared(rest.done, used):
-            return _unpacked(ctx, reads)
-        pairs = zip(rest.versions, _versions(rest.saved, range(len(rest.saved))), strict=True)
+            return unpacked(ctx, reads)
+        pairs = zip(rest.versions, versions_of(rest.saved, range(len(rest.saved))), strict=True)
         later = {place for place, (before, now) in enumerate(pairs) if before != now}
         if any(place in rest.changed | later for place in reads):
             raise RuntimeError(
@@ -211,7 +219,7 @@ def trained(
         inputs = list(ctx.given)
         for number, each in zip(needed, saved[ctx.values :], strict=True):
             inputs[number] = each
-        _check_versions(ctx.given, watched, ctx.versions)
+        check_versions(ctx.given, watched, ctx.versions)
         for number in written:
             inputs[number] = (ctx.before[number] if number in read else inputs[number]).clone()
         wanted = [number for number, each in enumerate(ctx.needs_input_grad) if each]
@@ -384,73 +392,6 @@ def _apart(output: Any, in_kept: bool) -> Any:
     return output.new_empty(0).set_(output.untyped_storage(), *place)
 
 
-def _not_of(outputs: Sequence[Any], values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The same memory and versions, but no outputs: torch gives those back all at once only."""
-    own = {id(each) for each in outputs}
-    return [each.detach() if id(each) in own else each for each in values]
-
-
-def _unpacked(ctx: Any, reads: Collection[int]) -> tuple[Sequence[torch.Tensor], frozenset[int]]:
-    """What torch has saved, and the places of what was changed meanwhile. It raises what torch does
-    if that is to be read; before torch 2.12 also if it is not."""
-    found: list[torch.Tensor] = []
-    changed: set[int] = set()
-    saved = ctx._raw_saved_tensors
-    if saved and not hasattr(saved[0], "unpack"):
-        return ctx.saved_tensors, frozenset()
-    for place, each in enumerate(saved):
-        try:
-            found.append(each.unpack())
-        except RuntimeError:
-            if place in reads:
-                raise
-            found.append(each.data)
-            changed.add(place)
-    return found, frozenset(changed)
-
-
-def _versions(inputs: Sequence[Any], watched: Sequence[int]) -> list[int | None]:
-    try:
-        return [inputs[number]._version for number in watched]
-    except RuntimeError:
-        return [_version(inputs[number]) for number in watched]
-
-
-def _version(value: torch.Tensor) -> int | None:
-    return None if value.is_inference() else value._version
-
-
-def _check_versions(
-    inputs: Sequence[Any], watched: Sequence[int], versions: Sequence[int | None]
-) -> None:
-    if _versions(inputs, watched) != versions:
-        raise RuntimeError(
-            "one of the variables needed for gradient computation has been modified by an inplace "
-            "operation: gradients of gradients run the compiled graph again, on its inputs as they "
-            "were"
-        )
-
-
-def _memory(inputs: Sequence[Any], needed: Sequence[int]) -> list[int] | None:
-    """Whose it is; None if some tensor has none."""
-    try:
-        return [_storage_of(inputs[number]) for number in needed]
-    except (RuntimeError, NotImplementedError):
-        return None
-
-
-def _check_memory(
-    inputs: Sequence[Any], needed: Sequence[int], saved: Sequence[Any], before: list[int] | None
-) -> None:
-    """Torch does not see what is given to `.data`. What a hook has kept is what it was."""
-    for number, each, place in zip(needed, saved, before or (), strict=False):
-        if each is inputs[number] and _storage_of(each) != place:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has other memory than in the "
-                "forward pass: something was assigned to its `.data`"
-            )
-
-
 def _is_plain(grad: torch.Tensor) -> bool:
     """Not one that stands for many, as under `vmap`, nor zeros without memory."""
     has_memory = torch._C._has_storage(grad) and not grad._is_zerotensor()
@@ -499,31 +440,3 @@ def _again(
     for number, grad in zip(wanted, found, strict=True):
         result[number] = grad
     return tuple(result)
-
-
-def places_of(
-    program: FunctionalGraph, needed: Sequence[Symbol]
-) -> dict[Symbol, tuple[int, int | None]]:
-    """Where each symbol is to be read: a dimension of an input, or one that is a number."""
-    inputs = [node for node in program.graph.nodes if node.op == "placeholder"]
-    inputs = inputs[: len(inputs) - len(program.symbols)]
-    known: dict[Symbol, tuple[int, int | None]] = {}
-    for number, node in enumerate(inputs):
-        symbol = node.meta.get(SYMBOL)
-        if symbol is not None:
-            known.setdefault(symbol, (number, None))
-        meta = node.meta.get(RESULT)
-        for dim, size in enumerate(meta.shape if isinstance(meta, Meta) else ()):
-            if not isinstance(size, int) and len(size.symbols) == 1:
-                (symbol,) = size.symbols
-                if size == of_atom(symbol):
-                    known.setdefault(symbol, (number, dim))
-    missing = [symbol.name for symbol in needed if symbol not in known]
-    if missing:
-        raise Unlowerable(f"no input has {missing[0]} as a size")
-    return known
-
-
-def input_value(inputs: Sequence[Any], place: tuple[int, int | None]) -> int:
-    number, dim = place
-    return inputs[number] if dim is None else inputs[number].shape[dim]
