@@ -50,6 +50,8 @@ def _shared(step: Step, buffers: Mapping[str, Buffer]) -> Area | None:
     if not isinstance(step, Extern) or step.function not in _PRODUCTS:
         return None
     place = _PRODUCTS[step.function]
+    if len(step.arguments) <= place:
+        return None  # It is refused where the call is written.
     target, matrix = step.arguments[0], step.arguments[place]
     others = [
         each

@@ -41,7 +41,7 @@ def product_of(step: Step, buffers: Mapping[str, Buffer]) -> Product | None:
         return None
     areas = [each for each in step.arguments if isinstance(each, Area)]
     dtypes = {buffers[each.buffer].dtype for each in areas}
-    if len(dtypes) != 1 or not dtypes <= _DTYPES.keys():
+    if len(areas) < 3 or len(dtypes) != 1 or not dtypes <= _DTYPES.keys():
         return None
     d, *added, a, b = areas
     kind, bias = _DTYPES[dtypes.pop()], None
