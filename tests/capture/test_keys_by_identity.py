@@ -4,7 +4,10 @@ What is read is what is at the key now; the object is found by where it is, and 
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections import defaultdict
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -184,3 +187,41 @@ def test_keys_that_are_never_there_are_given_up() -> None:
         found.append(compiled(x, {}, torch.ones(1)))
     assert all(torch.equal(each, torch.full((2,), 2.0)) for each in found)
     assert compiled.stats().captures < 16
+
+
+def test_new_state_now_and_then_is_no_reason_to_give_up() -> None:
+    parameter, holder = nn.Parameter(torch.ones(3)), SimpleNamespace()
+
+    def step() -> None:
+        holder.optimizer.step()
+
+    compiled = anyshape.compile(step)
+    for _ in range(12):
+        holder.optimizer = torch.optim.AdamW([parameter])
+        for _ in range(18):
+            parameter.grad = torch.ones(3)
+            compiled()
+    stats = compiled.stats()
+    assert (stats.graphs, stats.eager_calls, stats.in_parts) == (1, 12, False)
+
+
+@pytest.mark.parametrize("kind", ["another state", "another dictionary"])
+def test_what_was_replaced_is_let_go(kind: str) -> None:
+    parameter = nn.Parameter(torch.ones(3))
+    holder, gone = SimpleNamespace(), list[Any]()
+
+    def step() -> Tensor:
+        return holder.table[holder.key]["mean"] * 2
+
+    compiled = anyshape.compile(step)
+    for _ in range(6):
+        own = {"mean": torch.ones(3)}
+        holder.key = parameter if kind == "another state" else nn.Parameter(torch.ones(3))
+        holder.table = {holder.key: own}
+        gone.append(weakref.ref(own["mean"]))
+        for _ in range(12):
+            compiled()
+        del own
+    compiled()
+    gc.collect()
+    assert [each() is None for each in gone] == [True] * 5 + [False]

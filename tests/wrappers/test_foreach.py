@@ -58,6 +58,44 @@ def test_as_eager(name: str):
         assert step.stats().graphs > 0
 
 
+NUMBERS = (0.9, 0.3337, 1e5, 1e-9, 3, True)
+WITH_NUMBERS = sorted(
+    name for name in NAMES if name.split("_")[2] in ("add", "sub", "mul", "div", "pow", "clamp")
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", WITH_NUMBERS)
+def test_numbers_in_half_precision(name: str, dtype: torch.dtype):
+    """Torch rounds some of them before it computes, and others not."""
+    function = getattr(torch, name)
+
+    @anyshape.compile
+    def step(xs, number):
+        return function(xs, number)
+
+    for number in NUMBERS:
+        for shape in ((), (1,), (3, 1), (1000,)):
+            made = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+            eager, ours = [made.clone()], [made.clone()]
+            want, found = outcome(function, eager, number), outcome(step, ours, number)
+            assert isinstance(want, str) == isinstance(found, str), number
+            assert want == found if isinstance(want, str) else same_bits(want, found), number
+            assert same_bits(eager[0], ours[0])
+
+
+def outcome(function: Any, xs: list[torch.Tensor], number: float) -> torch.Tensor | str:
+    try:
+        (made,) = function(xs, number) or xs
+    except RuntimeError as error:
+        return str(error)
+    return made
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(one.nan_to_num(7.0), other.nan_to_num(7.0))
+
+
 def test_gradients_are_recorded_as_by_eager():
     @anyshape.compile(backend="eager")
     def step(xs):

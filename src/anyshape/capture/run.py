@@ -245,6 +245,7 @@ def _trace(
         recorder.may_draw,
         recorder.checks_forms,
         recorder.changes.may_fail,
+        not (recorder.changes.may_raise_late or recorder.may_draw),
         recorder.changes.needs_undo(),
         [
             Store(each.target, each.key, each.change is Change.CALL)

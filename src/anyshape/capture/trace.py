@@ -104,6 +104,8 @@ class Trace:
     checks_forms: bool = False
     #: whether an operation may fail, by its data, after something has been changed
     may_raise_late: bool = False
+    #: whether a bad position in a tensor is found before anything has been changed
+    fails_first: bool = False
     #: whether a run that fails has to be undone, because it has changed tensors by then
     needs_undo: bool = False
     #: what the program after the last graph writes

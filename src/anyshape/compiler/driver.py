@@ -64,6 +64,8 @@ _MOST_LEAVES: Final = 2
 
 #: So often it may end for what is likely to be otherwise at the next call.
 _MOST_PASSING: Final = 8
+#: Where graphs serve calls, there may be one more for so many of them.
+_CALLS_FOR_A_PASSING: Final = 16
 
 #: After so many captures in a row that end in an error of the program, not every call is captured.
 _MOST_RAISED: Final = 8
@@ -286,7 +288,8 @@ class FunctionCompiler(CompiledFunction):
         self.counts.eager_calls += 1
         telemetry.left(self.target, left, clock, len(self.entries), entry_id)
         self._passing += left.is_passing
-        if left.is_passing and self._passing < _MOST_PASSING:
+        served = sum(entry.hits for entry in self.entries) // _CALLS_FOR_A_PASSING
+        if left.is_passing and self._passing < _MOST_PASSING + served:
             return
         if self.options.fullgraph and left.question is not None:
             raise DataDependentError(

@@ -207,6 +207,7 @@ class Entry:
             namespace=trace.namespace,
             result=trace.result,
             repeatable=trace.repeatable,
+            fails_first=trace.fails_first and not trace.draws_random,
             changes_state=trace.changes_state,
             draws_random=trace.draws_random,
             name=name,

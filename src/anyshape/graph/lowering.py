@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -19,6 +20,7 @@ from anyshape.graph.aliasing import Foreign, Storage, TensorView, handles_in, va
 from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.autograd_step import Step
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
+from anyshape.graph.early_checks import before, checking, checks_of
 from anyshape.graph.fallback import may_write
 from anyshape.graph.fused_attention import AttentionFusion
 from anyshape.graph.local_order import in_local_order
@@ -28,12 +30,14 @@ from anyshape.graph.plan import (
     TensorRef,
     Unlowerable,
     View,
+    computing,
     leaves,
 )
 from anyshape.graph.repeat_elision import Skipping
 from anyshape.graph.size_symbols import shown_by
 from anyshape.graph.training_layout import TrainingLayout
 from anyshape.ops.bind import OpCall, Unbound, bind_match
+from anyshape.ops.effects import raises_on_integers
 from anyshape.ops.lowering.float8 import FLOAT8_DTYPES, is_as_on_processors
 from anyshape.ops.lowering.scalar_range_check import INTEGERS, must_be_within
 from anyshape.ops.lowering.values import (
@@ -71,6 +75,8 @@ class Lowering(Settling):
     _kept: set[str]
     _fusion: AttentionFusion
     few_rows = 0
+    #: whether the program may see what was written when a position turns out to be bad
+    _checks_early = False
     #: whether the graph writes to tensors that it is given on another device
     _writes_elsewhere = False
 
@@ -87,6 +93,8 @@ class Lowering(Settling):
         if self._sharing.is_written:
             nodes = in_local_order(nodes, self._sharing, may_write)
         placeholders = [node for node in nodes if node.op == "placeholder"]
+        # A GPU tells of a bad position when other calls have been made since.
+        self._checks_early = not self.on_gpu and any(map(self._sharing.is_written_to, placeholders))
         self._writes_elsewhere = any(
             self._sharing.is_written_to(node) and _is_elsewhere(node, self.device)
             for node in placeholders
@@ -210,15 +218,31 @@ class Lowering(Settling):
         if node.target is getattr:
             args = args[:1]
         name = entry.op.name if entry is not None else _name_of(call.function)
+        begin = len(self.steps)
         try:
             with noting(f"in the native code of `{name}`"):
-                self._env[node] = self._by_row(entry, args, kwargs)
+                made = self._env[node] = self._by_row(entry, args, kwargs)
+                if self._checks_early and raises_on_integers(call.function, call.kwargs):
+                    self._check_early(made, begin)
             self.native[name] = self.native.get(name, 0) + 1
         except NotLowered as why:
             self.called.setdefault(name, str(why))
             self._env[node] = self._call_out(node, entry, str(why))
             return
         self._materialize_if_shared(node)
+
+    def _check_early(self, made: object, begin: int) -> None:
+        """Look at the positions that the result of the node at hand reads by, before anything else
+        is written. `begin`: its first step."""
+        for number in reversed(range(begin, len(self.steps))):
+            self.steps[number:number] = map(computing, before(self.steps[number]))
+        for value in {handle.root.value: None for handle in handles_in(made)}:
+            if value.memory is not None:
+                continue
+            axes, index = self._loops(value, None)
+            checks = checks_of(value.at(index))
+            if checks:
+                self._compute(self._with_stored(partial(checking, axes, checks)))
 
     def _by_row(self, entry: OpMatch | None, args: Any, kwargs: dict[str, object]) -> object:
         if self._node is not None and isinstance(self._node.target, Step):

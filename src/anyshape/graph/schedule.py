@@ -11,6 +11,7 @@ from typing import Final, TypeGuard
 import torch
 
 from anyshape.graph.accumulated_products import accumulated
+from anyshape.graph.early_checks import is_check, may_fail
 from anyshape.graph.expand_repeats import NotRepeated, expand_repeats
 from anyshape.graph.plan import (
     FAR,
@@ -336,9 +337,12 @@ def fused_steps(
     start a kernel costs nothing."""
     result: list[Compute | Native] = []
     made_of: list[list[int]] = []
+    # Checks stay apart from what is written for good: that must not go past them.
+    in_order = apart and any(map(is_check, steps)) and any(_lasts(each, held) for each in steps)
     for each, step in enumerate(steps):
         assert isinstance(step, Compute | Native)
-        place = _place_to_join(result, step, same, apart)
+        lasts = _lasts(step, held)
+        place = _place_to_join(result, step, same, apart, in_order=in_order, lasts=lasts)
         if place is None:
             result.append(step)
             made_of.append([each])
@@ -346,21 +350,35 @@ def fused_steps(
             number, kernel = place
             result[number] = computing(kernel)
             made_of[number].append(each)
-    result, made_of = _sunk(result, made_of, held, same)
+    result, made_of = _sunk(result, made_of, held, same, in_order)
     uses = Counter(name for step in result for name in step.reads | step.writes)
     uses.update(after)
     return [_lean(step, uses, held) for step in result], made_of
 
 
 def _place_to_join(
-    result: Sequence[Compute | Native], step: Compute | Native, same: ProvablyEqual, apart: bool
+    result: Sequence[Compute | Native],
+    step: Compute | Native,
+    same: ProvablyEqual,
+    apart: bool,
+    *,
+    in_order: bool,
+    lasts: bool,
 ) -> tuple[int, Kernel] | None:
-    """A kernel that the step can be part of, and what that makes of it."""
-    if not isinstance(step, Compute):
+    """A kernel that the step can be part of, and what that makes of it. `in_order`: checks stay
+    what they are, and what `lasts` behind them."""
+    if not isinstance(step, Compute) or (in_order and is_check(step)):
         return None
     for number in reversed(range(max(0, len(result) - FAR), len(result))):
         earlier = result[number]
-        if isinstance(earlier, Compute) and not (apart and _is_apart(earlier, step)):
+        is_barrier = in_order and may_fail(earlier)
+        if is_barrier and lasts:
+            return None
+        if (
+            isinstance(earlier, Compute)
+            and not is_barrier
+            and not (apart and _is_apart(earlier, step))
+        ):
             made = fused(earlier.kernel, step.kernel, same)
             if made is not None:
                 return number, made
@@ -374,6 +392,7 @@ def _sunk(
     made_of: Sequence[list[int]],
     held: Mapping[str, BufferDecl],
     same: ProvablyEqual,
+    in_order: bool,
 ) -> tuple[list[Compute | Native], list[list[int]]]:
     """The steps with updates of what the caller has joined to a later kernel that reads on, which
     had to wait for others: nobody else waits for them, and no memory is held for longer."""
@@ -385,6 +404,8 @@ def _sunk(
         while isinstance(step, Compute) and number > max(0, len(result) - FAR):
             number -= 1
             earlier = result[number]
+            if in_order and (may_fail(step) or may_fail(earlier)):
+                break
             if not _may_sink(earlier, step, result[number + 1 :], held):
                 continue
             kernel = fused(earlier.kernel, step.kernel, same)
@@ -411,6 +432,11 @@ def _may_sink(
         and all(held[name].given or name in touched for name in earlier.reads)
         and all(_independent(earlier, each) for each in between)
     )
+
+
+def _lasts(step: Step, held: Mapping[str, BufferDecl]) -> bool:
+    """Whether it writes to what the program is given."""
+    return not isinstance(step, PythonCall) and any(held[name].given for name in step.writes)
 
 
 def _is_apart(one: Compute, other: Compute) -> bool:

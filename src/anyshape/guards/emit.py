@@ -367,7 +367,9 @@ class _Stamped:
             f" and ({stamp}[3] is None or {name(entries_hold)}({stamp}[3])): {found} = {stamp}[2]",
             "else:",
             f"    {found} = {name(self.full_check(entry.check))}({root})",
-            f"    if {found} is None: break",
+            f"    if {found} is None:",
+            f"        if {stamp} is not None: {name(self.stamps.drop)}({root})",
+            "        break",
             f"    {name(self.stamps.take)}({root})",
         ]
         if self.wanted:

@@ -24,6 +24,9 @@ Dtype = Literal["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "b
 
 #: says the check of a position
 OUT_OF_RANGE: Final = "an index is out of range"
+NO_CLASS: Final = "a class is out of range"
+#: why positions in tensors are none
+BAD_POSITIONS: Final = frozenset({OUT_OF_RANGE, NO_CLASS})
 
 #: what a dtype is called outside of kernels, and its bytes in memory
 _DTYPES: Final[dict[Dtype, tuple[str, int]]] = {

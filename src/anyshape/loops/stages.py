@@ -372,6 +372,13 @@ def _heavy(roots: Iterable[Scalar]) -> list[Scalar]:
     return [scalar for scalar, heavy in reversed(weights.items()) if heavy]
 
 
+def positions_of(scalar: Scalar) -> dict[Symbol, Scalar]:
+    """The positions that it reads by, and those that they read by."""
+    found: dict[Symbol, Scalar] = {}
+    _find_positions(scalar, found)
+    return found
+
+
 def _find_positions(scalar: Scalar, found: dict[Symbol, Scalar]) -> None:
     """In an order that is the same in every process: code is found on disk by its text."""
     for part in expr.reached([scalar]):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyshape.ops.modes import back_to, modes_now
+from anyshape.runtime.loader.errors import OutOfRange
 from anyshape.support.random_state import default_generators
 
 
@@ -29,11 +30,13 @@ def assemble(
     namespace: dict[str, Any],
     result: str,
     repeatable: bool,
+    fails_first: bool,
     changes_state: bool,
     draws_random: bool,
     name: str,
 ) -> Callable[..., Any]:
-    """A function of the graph's inputs and the extra ones."""
+    """A function of the graph's inputs and the extra ones. `fails_first`: where a position in a
+    tensor turns out to be bad, nothing has been changed."""
     arguments = [f"g{index}" for index in range(inputs)]
     parameters = ", ".join([*arguments, *(f"x{index}" for index in range(extra))])
     targets = "".join(f"t{index}, " for index in range(outputs))
@@ -41,6 +44,7 @@ def assemble(
     source = [f"def run({parameters}):"]
     # A failed graph is run again, eagerly, if that is possible: from the same state.
     draws_random = draws_random and repeatable
+    unchanged = "type(error) is OutOfRange" if fails_first and not repeatable else f"{repeatable}"
     if changes_state:
         source.append("    state = before()")
     if draws_random:
@@ -51,7 +55,7 @@ def assemble(
         "    except Exception as error:",
         *(["        restore(state)"] if changes_state else []),
         *(["        generator.set_state(random)"] if draws_random else []),
-        f"        raise GraphFailed(error, {repeatable}) from error",
+        f"        raise GraphFailed(error, {unchanged}) from error",
         *(f"    {line}" for line in lines),
         f"    return {result}",
     ]
@@ -59,6 +63,7 @@ def assemble(
         **namespace,
         "graph": compiled,
         "GraphFailed": GraphFailed,
+        "OutOfRange": OutOfRange,
         "before": modes_now,
         "restore": back_to,
         "generator": default_generators,

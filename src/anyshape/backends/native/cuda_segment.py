@@ -34,7 +34,7 @@ from anyshape.runtime.cuda.driver import driver
 from anyshape.runtime.cuda.product_plans import product_plans
 from anyshape.runtime.loader.build import Loaded, Source, disk_cache, found_or_begun
 from anyshape.runtime.loader.engine import assembly
-from anyshape.runtime.loader.errors import OutOfRange
+from anyshape.runtime.loader.errors import OutOfRangeBefore
 from anyshape.runtime.loader.host_target import host_target
 from anyshape.runtime.loader.image import Built
 from anyshape.runtime.loader.load import python_function, torch_said
@@ -240,7 +240,7 @@ class _Table:
         for number, code in zip(self.checks.tolist(), self._codes, strict=True):
             if number:
                 self.checks.zero_()
-                raise OutOfRange(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
+                raise OutOfRangeBefore(f"{code.rules[0].checks[number - 1]} (in an earlier call)")
 
 
 class _Beside(NamedTuple):

@@ -40,6 +40,8 @@ def _foreach(name: str, scaled: bool) -> Callable[..., object]:
             return hooks.recorder.run(function, args, kwargs)
         made: list[Any] = []
         for index, own in enumerate(rows):
+            if name == "mul_":
+                own[1] = _rounded(hooks, *own)
             if not scaled or len(own) < 4:
                 made.append(hooks.call(method, *own, **kwargs))
                 continue
@@ -65,6 +67,15 @@ def _norm(hooks: Hooks, tensors: object, ord: Any = 2, dtype: Any = None) -> obj
     if rows is None:
         return hooks.recorder.run(getattr(torch, "_foreach_norm"), (tensors, ord, dtype), {})  # noqa: B009
     return tuple(hooks.call(torch.linalg.vector_norm, *own, ord, dtype=dtype) for own in rows)
+
+
+def _rounded(hooks: Hooks, tensor: Any, factor: object) -> object:
+    """A number as torch has it in half precision, where `Tensor.mul_` does not round it first."""
+    with torch._C.DisableTorchFunction():
+        dtype = tensor.dtype
+    if isinstance(factor, torch.Tensor) or dtype not in (torch.bfloat16, torch.float16):
+        return factor
+    return hooks.call(torch.full, (), factor, dtype=dtype)
 
 
 def _has_factors(args: Sequence[object], count: int) -> bool:

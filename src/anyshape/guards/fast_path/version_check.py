@@ -89,16 +89,21 @@ class VersionChecks:
     def take(self, root: object) -> None:
         """Note the state under the root, for which the guards have just passed. A stamp is never
         needed: whatever goes wrong here leaves the full check."""
+        old = self.drop(root)
+        if old is not None:
+            self._changes.update(old.watch.changed(old.dictionaries))
         started = perf_counter()
         if started < self._not_before:
             return
-        old = self.by_root.pop(id(root), None)
-        if old is not None:
-            self._changes.update(old.watch.changed(old.dictionaries))
         with suppress(Exception):
             self._take(root)
         now = perf_counter()
         self._not_before = now + (now - started) / _SHARE
+
+    def drop(self, root: object) -> Stamp | None:
+        """Forget a stamp that did not hold. Versions do not come back, and what it watches would be
+        kept alive for nothing."""
+        return self.by_root.pop(id(root), None)
 
     def _take(self, root: object) -> None:
         restless = {at for at, count in self._changes.items() if count >= _RESTLESS}

@@ -272,7 +272,7 @@ def class_at(c: Lowering, input: Value, target: Value, along: int, ignored: int,
     inside = test("and", test("ge", label, zero), test("lt", label, classes))
     valid = test("or", inside, test("not", counts))
     safe = where(test("and", inside, counts), label, zero)
-    return expr.position(safe, valid, "a class is out of range"), counts
+    return expr.position(safe, valid, expr.NO_CLASS), counts
 
 
 def picked(

@@ -23,6 +23,10 @@ class OutOfRange(NativeFailed, IndexError):
     """A position read from a tensor was none. Torch raises either error, by operator."""
 
 
+class OutOfRangeBefore(OutOfRange):
+    """The same of an earlier call, which a GPU tells of later."""
+
+
 def as_torch_raises(error: Exception) -> Exception:
     """The error for users: of the classes that torch has."""
     if isinstance(error, OutOfRange):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import torch
 
-from anyshape.loops.expr import OUT_OF_RANGE
+from anyshape.loops.expr import BAD_POSITIONS
 from anyshape.loops.program import Buffer, Segment
 from anyshape.runtime.loader.build import Loaded, load
 from anyshape.runtime.loader.errors import NativeFailed, OutOfRange
@@ -61,7 +61,7 @@ class _Failure:
         if said and _NO_MEMORY in said:
             return torch.OutOfMemoryError(said)
         reason = f"{reason}: {said}" if said else reason
-        return OutOfRange(reason) if reason == OUT_OF_RANGE else NativeFailed(reason)
+        return OutOfRange(reason) if reason in BAD_POSITIONS else NativeFailed(reason)
 
 
 def python_function(
