@@ -174,3 +174,40 @@ def test_spectral_norm_of_a_module_that_is_called_twice() -> None:
         torch.testing.assert_close(
             [each.grad for each in mine.parameters()], [each.grad for each in eager.parameters()]
         )
+
+
+INTO: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "product of numbers": lambda a, b: torch.mul(b, 2, out=a),
+    "itself and another": lambda a, b: torch.add(b, a, out=a),
+    "function": lambda a, b: torch.exp(b, out=a),
+    "reduction": lambda a, b: torch.sum(b, 1, out=a[:, 0]),
+    "matrix product": lambda a, b: torch.mm(b, b, out=a),
+}
+
+
+@pytest.mark.parametrize("name", INTO)
+@pytest.mark.parametrize("where", ["a program", "beside gradients"])
+def test_what_overlaps_is_refused_as_by_eager(name: str, where: str) -> None:
+    def program(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
+        with torch.no_grad():
+            INTO[name](a, b)
+        return (weight * 2).exp() * b.sum() if where == "beside gradients" else b * 2
+
+    compiled = anyshape.compile(program, dynamic=True)
+    weight = torch.ones(3, requires_grad=True)
+    for size, overlaps in ((4, False), (5, False), (6, True), (6, False)):
+        found: list[list[Any]] = []
+        for function in (program, compiled):
+            whole = torch.arange(2.0 * size * (size + 1)).reshape(2 * size + 2, size) / 64
+            a, b = whole[:size], whole[1 : size + 1] if overlaps else whole[size : 2 * size]
+            try:
+                made: Tensor | str = function(a, b, weight)
+            except RuntimeError as error:
+                made = str(error)
+            found.append([a, b, made])
+        (*eager, want), (*ours, result) = found
+        torch.testing.assert_close(ours, eager, rtol=1e-5, atol=1e-5)
+        if isinstance(want, str):
+            assert result == want
+        else:
+            torch.testing.assert_close(result, want, rtol=1e-5, atol=1e-5)

@@ -8,6 +8,8 @@ So there is one kind of write to follow, and native code for both halves.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.fx
 from torch.fx._lazy_graph_module import _LazyGraphModule
@@ -18,7 +20,7 @@ from anyshape.graph.plan import leaves
 from anyshape.ops.effects import may_draw
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import CALL, FACTS, RESULT, UNRECORDED, RecordedCall
+from anyshape.ops.node_meta import CALL, FACTS, GIVEN, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Facts
@@ -55,8 +57,28 @@ def _copied_into(graph: torch.fx.Graph, node: Node, value: Meta, mapped: dict[No
     made.meta |= {CALL: RecordedCall(function, args, named), RESULT: value}
     copy = graph.call_method("copy_", (target, made))
     call = RecordedCall(torch.Tensor.copy_, (kwargs["out"], value), {})
-    copy.meta = {**node.meta, CALL: call}
+    copy.meta = {**node.meta, CALL: call, GIVEN: True}
     return copy
+
+
+def as_written(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """A graph in which operators write such results themselves again, to be run where tensors share
+    memory: torch refuses to write to a part of what an operator reads, and would copy to it."""
+    nodes: list[Node] = list(graph.graph.nodes)
+    copied: dict[Node, Any] = {node: node.args[1] for node in nodes if GIVEN in node.meta}
+    operators = {made: copy for copy, made in copied.items() if list(made.users) == [copy]}
+    if not operators:
+        return graph
+    written = torch.fx.Graph()
+    mapped: dict[Node, Node] = {}
+    for node in nodes:
+        made: Any = copied.get(node)
+        if made in operators:
+            own = mapped[node] = written.node_copy(made, mapped.__getitem__)
+            own.kwargs = {**own.kwargs, "out": mapped[node.all_input_nodes[0]]}
+        elif node not in operators:
+            mapped[node] = written.node_copy(node, mapped.__getitem__)
+    return _LazyGraphModule(graph, written)
 
 
 def _value(node: Node, facts: Facts) -> Meta | None:

@@ -36,7 +36,7 @@ from anyshape.graph.autograd import is_recorded
 from anyshape.graph.backward_graph import MODES, TrainingGraphs, training_graphs
 from anyshape.graph.explicit_autocast import explicit_autocast
 from anyshape.graph.functionalize import FunctionalGraph, functionalized
-from anyshape.graph.given_results import without_given_results
+from anyshape.graph.given_results import as_written, without_given_results
 from anyshape.graph.graph_text import graph_text
 from anyshape.graph.inline_backward import computes_gradients
 from anyshape.graph.known_masks import mark_known_masks
@@ -171,7 +171,7 @@ def _host(
     functions = segment_functions(texts, now, plan.device, every, hint, own.branches, tuner)
     expected = graph.meta.get(EXPECTED, ())
     failed = partial(_failed_later if gives_up is None else _failed_with_list, graph)
-    otherwise = _in_program_layout(graph, run_graph_later(graph))
+    otherwise = _in_program_layout(graph, run_graph_later(as_written(graph)))
     host = python_host(made, functions, otherwise, expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
@@ -247,7 +247,7 @@ def _built_without_autocast(graph: torch.fx.GraphModule, now: bool) -> Callable[
     else:
         run = _built_in_stages(graph, program, parts, now)
     graph.meta[REPORT] = replace(graph.meta[REPORT], least=least)
-    return or_as_it_is(program, run, run_graph_later(graph), least)
+    return or_as_it_is(program, run, run_graph_later(as_written(graph)), least)
 
 
 def _built_in_stages(
@@ -295,7 +295,7 @@ def _built_stage(
                 graph.meta[REPORT] = said  # of the first
 
     failed = partial(_failed_later, graph, args=())
-    as_it_is = run_graph_later(graph)
+    as_it_is = run_graph_later(as_written(graph))
     return by_attention_kernels(program, graph.meta[FACTS], build, as_it_is, failed)
 
 
@@ -333,7 +333,7 @@ def _built_for_training(
         texts = [graph_text(each) for each in (eager, graphs.forward, graphs.backward)]
         stream.emit(kinds.TrainingGraphs(*texts, compile_id=graph.meta.get(COMPILE_ID, "")))
     saving = SavingOperators(program.graph, graph.meta[FACTS])
-    later = run_graph_later(eager), run_graph_later(graph)
+    later = run_graph_later(eager), run_graph_later(as_written(graph))
     return trained(graphs, host.run, backward, *later, saving, pairs)
 
 
