@@ -28,6 +28,7 @@ from anyshape.capture.symbol_namespace import Roots
 from anyshape.capture.user_frames import UserFrames
 from anyshape.capture.value_kinds import ATOMS, CODE, is_plain_tensor
 from anyshape.guards.dynamic_int import DynamicInt, plain_int
+from anyshape.guards.float_answer import FloatAnswer
 from anyshape.guards.guard import Frame, Guard, Kind, SymbolSource, guard_key
 from anyshape.guards.path import Access, Path
 from anyshape.support.collection import resume_collection
@@ -76,6 +77,8 @@ class Tracer:
         self._looked_for_handlers = 0
         self._has_handlers = False
         self._read: dict[Path, object] = {}
+        #: what was asked of floats: equal questions are one guard
+        self._answers: dict[object, FloatAnswer] = {}
         #: slices from outside by identity: what the program gets for each
         self._slices: dict[int, object] = {}
         self._owners: dict[Path, type | None] = {}
@@ -302,6 +305,11 @@ class Tracer:
         frame = self.user_frame()
         self.origins.setdefault(fact, (reason, frame))
         self.chooser.assumed(fact, reason, frame, self.facts)
+
+    def answer(self, source: Path, answer: FloatAnswer, reason: str) -> None:
+        """Guard what was asked of a float from outside."""
+        same = self._answers.setdefault((answer.asked.key, answer.answer), answer)
+        self.guard(Kind.PREDICATE, source, same, reason)
 
     def specialize(self, value: object, reason: str) -> Any:
         """The plain number behind a traced one, which becomes the only one that the capture is

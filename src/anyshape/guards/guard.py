@@ -169,7 +169,10 @@ class EntryPlan:
 
 
 _SEVERAL_A_PATH: Final = frozenset(
-    {Kind.CONTAINS, Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.SAME_OBJECT}
+    {
+        *(Kind.CONTAINS, Kind.NO_INSTANCE_ATTRIBUTE, Kind.NO_ATTRIBUTE, Kind.SAME_OBJECT),
+        Kind.PREDICATE,
+    }
 )
 
 

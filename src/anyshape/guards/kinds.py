@@ -14,6 +14,7 @@ from typing import Any, Final
 from anyshape.guards import guard_codegen as code
 from anyshape.guards.fast_path.stamp_scope import StampScope, is_immutable
 from anyshape.guards.fast_path.watching import Watching
+from anyshape.guards.float_answer import FloatAnswer
 from anyshape.guards.guard import Guard, Kind, SymbolSource
 from anyshape.guards.path import Path, find
 from anyshape.guards.path_codegen import Walk
@@ -96,6 +97,12 @@ def _actual(show: Callable[[Any], str]) -> Callable[[Guard, Any, str], str]:
 def _members_text(guard: Guard, names: Names) -> str:
     members = sorted(map(repr, guard.value))
     return f"{_at(guard)} == {{{', '.join(members)}}}" if members else f"{_at(guard)} == set()"
+
+
+def _predicate_text(guard: Guard, names: Names) -> str:
+    if type(guard.value) is FloatAnswer:
+        return guard.value.text(_at(guard))
+    return f"{object_name(guard.value)}({_at(guard)})"
 
 
 def _contains_text(guard: Guard, names: Names) -> str:
@@ -289,7 +296,7 @@ KINDS: Final[Mapping[Kind, KindRow]] = {
         key=strict_key,
     ),
     Kind.PREDICATE: KindRow(
-        text=lambda guard, _: f"{object_name(guard.value)}({_at(guard)})",
+        text=_predicate_text,
         emit=code.emit_predicate,
         contradicted_by=_not_predicated,
     ),

@@ -35,6 +35,8 @@ class Access(Enum):
     KEYED = "keyed"
     #: `parent.cell_contents`
     CELL = "cell"
+    #: `parent()` of a weak reference
+    REFERENT = "referent"
     #: `parent.stride()[key]` of a tensor
     STRIDE = "stride"
     #: the instance dictionary, past a class that says something else of `__dict__`
@@ -100,6 +102,9 @@ class Path:
     def cell(self) -> Path:
         return self.step(Access.CELL, None, "")
 
+    def referent(self) -> Path:
+        return self.step(Access.REFERENT, None, "()")
+
     def stride(self, dim: int) -> Path:
         return self.step(Access.STRIDE, dim, f".stride()[{dim}]")
 
@@ -135,6 +140,7 @@ STEPS: Final[Mapping[Access, Callable[[Any, Any], Any]]] = {
     Access.ITEM: item_of,
     Access.KEYED: item_of,
     Access.CELL: lambda parent, _: parent.cell_contents,
+    Access.REFERENT: lambda parent, _: parent(),
     Access.STRIDE: lambda parent, dim: parent.stride()[dim],
     Access.DICTIONARY: lambda parent, _: instance_dictionary(parent),
 }

@@ -228,6 +228,9 @@ class Walk:
     def cell(self, path: Path) -> str:
         return self.assign(f"{self._names[_parent(path)]}.cell_contents")
 
+    def referent(self, path: Path) -> str:
+        return self.assign(f"{self._names[_parent(path)]}()")
+
     def stride(self, path: Path) -> str:
         return self.assign(f"{self._names[_parent(path)]}.stride({path.key})")
 
@@ -253,6 +256,7 @@ _STEPS: Final[dict[Access, Callable[[Walk, Path], str]]] = {
     Access.ITEM: Walk.item,
     Access.KEYED: Walk.item,
     Access.CELL: Walk.cell,
+    Access.REFERENT: Walk.referent,
     Access.STRIDE: Walk.stride,
     Access.DICTIONARY: Walk.own_dictionary,
 }

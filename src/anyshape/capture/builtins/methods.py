@@ -77,6 +77,8 @@ def method(
     for kind in CONTAINERS:
         if isinstance(owner, kind):
             return container_method(hooks, kind, bound, owner, name, args, kwargs)
+    if type(owner) is types.FunctionType and name == "__get__":
+        return bound(*args, **kwargs)  # a method of what it is given
     if type(owner) is slice:
         plain = hooks.specialized(owner, f"`{name}` of a slice")
         return pure(hooks, getattr(plain, name), args, kwargs)

@@ -131,11 +131,15 @@ def _make_reference(hooks: Hooks, value: object, *callback: object) -> object:
 
 
 def follow_reference(hooks: Hooks, reference: Any) -> object:
-    """What a weak reference from outside refers to: the same object in every run."""
+    """What a weak reference from outside refers to: what it refers to then, or the same object in
+    every run, if that is known by another path."""
     value = reference()
     path = hooks.tracer.path_of(reference)
-    if path is None or (value is not None and hooks.tracer.path_of(value) is None):
-        raise AbortCapture("a weak reference to an object of unknown origin")
+    if path is None:
+        raise AbortCapture("a weak reference of unknown origin")
+    if value is not None and hooks.tracer.path_of(value) is None:
+        hooks.tracer.guard(Kind.TYPE, path, type(reference))
+        return hooks.tracer.read(value, path.referent())
     hooks.tracer.guard(Kind.PREDICATE, path, _RefersTo(reference))
     return value
 

@@ -456,6 +456,13 @@ class HasOrder:
     def __init__(self, order: tuple[Any, ...]) -> None:
         self._order = order
 
+    # Iterated again, it is the same guard.
+    def __eq__(self, other: object) -> bool:
+        return type(other) is HasOrder and [*map(id, other._order)] == [*map(id, self._order)]
+
+    def __hash__(self) -> int:
+        return len(self._order)
+
     def __call__(self, members: object) -> bool:
         return (
             isinstance(members, SETS) and tuple(base_of(members).__iter__(members)) == self._order

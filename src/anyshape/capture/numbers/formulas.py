@@ -17,6 +17,7 @@ from anyshape.capture.numbers.traced import (
     decided,
     plain,
 )
+from anyshape.guards.float_answer import THE_FLOAT, Applied, FloatAnswer
 from anyshape.support.lazy_dataclass import dataclass
 from anyshape.symbolic import Expr, Symbol, as_symbol, evaluate, ge, le
 from anyshape.symbolic.expr import single_atom
@@ -35,10 +36,22 @@ class Formula:
     args: tuple[Any, ...]
     #: all the sizes in it, with their values in this run
     sizes: dict[Expr, int]
+    #: all floats from outside in it, by where they are from
+    floats: dict[Any, float]
     operations: int
 
     def at(self, values: dict[Expr, int]) -> object:
         return self.function(*(_value_at(arg, values) for arg in self.args))
+
+    def applied(self) -> Applied:
+        """The same function, of one float from outside and nothing that is traced."""
+        return Applied(self.function, tuple(map(_operand, self.args)))
+
+
+def _operand(arg: Any) -> object:
+    if type(arg) is not TracedFloat:
+        return arg
+    return THE_FLOAT if arg.source is not None else arg.formula.applied()
 
 
 def _value_at(arg: Any, values: dict[Expr, int]) -> object:
@@ -51,18 +64,22 @@ def _value_at(arg: Any, values: dict[Expr, int]) -> object:
 def formula_of(function: Function, args: tuple[object, ...]) -> Formula | None:
     """The formula of what a function gives, if all operands have one."""
     sizes: dict[Expr, int] = {}
+    floats: dict[Any, float] = {}
     operations = 1
     for arg in args:
         if type(arg) is TracedInt:
             sizes[arg.expr] = plain(arg)
+        elif type(arg) is TracedFloat and arg.source is not None:
+            floats[arg.source] = plain(arg)
         elif type(arg) is TracedFloat:
             if arg.formula is None:
                 return None
             sizes |= arg.formula.sizes
+            floats |= arg.formula.floats
             operations += arg.formula.operations
     if operations > _MOST_OPERATIONS or not all(s.backed for size in sizes for s in size.symbols):
         return None
-    return Formula(function, args, sizes, operations)
+    return Formula(function, args, sizes, floats, operations)
 
 
 def answered(
@@ -71,6 +88,8 @@ def answered(
     """`function(*args)` as a plain value, with a guard of the sizes that it is the same for;
     `NotImplemented` if that is no more than the present size."""
     formula = formula_of(function, args)
+    if formula is not None and formula.floats:
+        return _answered_of_float(tracer, formula, reason)
     base = None if formula is None else _base(formula.sizes)
     if formula is None or base is None:
         return NotImplemented
@@ -84,6 +103,22 @@ def answered(
     for fact in (ge(base, low), le(base, high)):
         if tracer.active:
             decided(tracer, fact, reason)
+    return answer
+
+
+def _answered_of_float(tracer: NumberTracer, formula: Formula, reason: str) -> object:
+    """Yes or no to a question about one float from outside."""
+    if formula.sizes or len(formula.floats) != 1:
+        return NotImplemented
+    ((source, value),) = formula.floats.items()
+    asked = formula.applied()
+    try:
+        answer = asked.at(value)
+    except Exception:
+        return NotImplemented  # where it is raised again
+    if type(answer) is not bool:
+        return NotImplemented
+    tracer.answer(source, FloatAnswer(asked, answer), reason)
     return answer
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol, TypeGuard, cast
 
+from anyshape.guards.float_answer import FloatAnswer
 from anyshape.symbolic import FALSE, TRUE, Expr, Fact, ne
 
 Function = Callable[..., Any]
@@ -31,6 +32,10 @@ class NumberTracer(Protocol):
     def specialize(self, value: TracedInt | TracedFloat, reason: str) -> int | float:
         """The plain number; a guard makes sure that it is the same whenever this run is
         repeated."""
+        ...
+
+    def answer(self, source: Any, answer: FloatAnswer, reason: str) -> None:
+        """Guard what was asked of a float from outside; not called for others."""
         ...
 
     def record(self, function: Function, args: tuple[object, ...]) -> object:
@@ -81,19 +86,21 @@ class TracedInt(int):
 class TracedFloat(float):
     """A float beside a recipe, which belongs to the tracer, that computes it anew at run time."""
 
-    __slots__ = ("formula", "node", "quotient", "tracer")
+    __slots__ = ("formula", "node", "quotient", "source", "tracer")
 
     node: Any
     tracer: NumberTracer
     #: what it is of sizes, where that is known: see `formulas.py` and `quotients.py`
     formula: Any
     quotient: Any
+    #: where the program has it from, if it is an input as it is
+    source: Any
 
     def __new__(cls, value: float, node: object, tracer: NumberTracer) -> TracedFloat:
         made = float.__new__(cls, value)
         made.node = node
         made.tracer = tracer
-        made.formula = made.quotient = None
+        made.formula = made.quotient = made.source = None
         return made
 
     __class__ = property(lambda self: float)  # pyright: ignore[reportIncompatibleMethodOverride] ours

@@ -17,7 +17,7 @@ from anyshape.ops.meta import Dense, Meta, Strided, dense_strides, of_tensor
 from anyshape.ops.node_meta import CALL, RESULT
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
-from anyshape.support.lazy_dataclass import replace
+from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import (
     NATURAL,
     Answer,
@@ -295,17 +295,15 @@ _FRESH: Final = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class LaidOutBySizes:
     """Whether the strides of a tensor are those of a fresh one of its sizes, in this order."""
 
-    def __init__(self, order: tuple[int, ...]) -> None:
-        self._order = order
+    order: tuple[int, ...]
 
     def __call__(self, tensor: torch.Tensor) -> bool:
         sizes = tuple(max(size, 1) for size in tensor.shape)
-        return len(sizes) == len(self._order) and tensor.stride() == dense_strides(
-            sizes, self._order
-        )
+        return len(sizes) == len(self.order) and tensor.stride() == dense_strides(sizes, self.order)
 
 
 class ExactLayout:

@@ -244,11 +244,13 @@ class Segments:
     def float_input(self, path: Path, value: float) -> object:
         """A float from outside that may be another one in another call."""
         node = self.segment.placeholder(identifier(path.text), path, value)
-        return self.new_float(node, value, (path,))
+        made = self.new_float(node, value, (path,))
+        made.source = path
+        return made
 
     def new_float(
         self, node: torch.fx.Node, value: float, sizes: Iterable[Expr | Path] = ()
-    ) -> object:
+    ) -> TracedFloat:
         """A float that the graph computes; from data, unless sizes or floats from outside are
         given, of which it is made."""
         sizes = frozenset(sizes)

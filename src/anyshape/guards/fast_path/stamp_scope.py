@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterable
 from types import CellType, ModuleType
 from typing import Final, cast
@@ -101,6 +102,9 @@ class StampScope:
     def is_cell(self, path: Path) -> bool:
         return self.type_at(path) is CellType
 
+    def is_reference(self, path: Path) -> bool:
+        return self.type_at(path) is weakref.ReferenceType
+
 
 def _is_quiet(value: object) -> bool:
     """Whether a constant is not the globals of a script, nor some other dictionary that is written
@@ -145,6 +149,7 @@ _STEPS: Final[dict[Access, Callable[[StampScope, Path], bool]]] = {
     Access.ITEM: StampScope.has_items,
     Access.KEYED: StampScope.has_names,
     Access.CELL: StampScope.is_cell,
+    Access.REFERENT: StampScope.is_reference,
     # No word of memory that is watched says how a tensor lies.
     Access.STRIDE: lambda scope, path: False,
     # It is asked for where a class answers for it: those are not stamped.

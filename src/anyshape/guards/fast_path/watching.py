@@ -3,6 +3,7 @@ elsewhere, or a guard would no longer hold."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
@@ -179,6 +180,13 @@ class Watching:
         self.note(address_of_cell_contents(cell, contents))
         return contents
 
+    def referent(self, path: Path) -> object:
+        """It lives as long as the stamp."""
+        value = cast("weakref.ref[object]", self.above(path))()
+        if value is None:
+            raise Unwatchable
+        return value
+
     # -- what guards look at
 
     def note_type(self, thing: object) -> None:
@@ -204,5 +212,6 @@ _READERS: Final[Mapping[Access, Callable[[Watching, Path], object]]] = {
     Access.ITEM: Watching.item,
     Access.KEYED: Watching.item,
     Access.CELL: Watching.cell,
+    Access.REFERENT: Watching.referent,
     Access.ATTRIBUTE: Watching.field,
 }
