@@ -38,11 +38,12 @@ class Pooled(nn.Module):
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_one_graph_for_all_sizes(dims: int, adaptive: bool, grad: bool) -> None:
-    eager = Pooled(dims, adaptive)
+    # Of two maxima that are equal but for rounding, either place may be given.
+    eager = Pooled(dims, adaptive).double()
     twin = copy.deepcopy(eager)
     compiled: Any = anyshape.compile(twin, dynamic=True)
     for n, size in SIZES:
-        x = torch.randn(n, 2, *(size + k for k in range(dims)))
+        x = torch.randn(n, 2, *(size + k for k in range(dims)), dtype=torch.float64)
         with torch.set_grad_enabled(grad):
             results = eager(x), compiled(x)
         torch.testing.assert_close(results[1], results[0])

@@ -38,7 +38,7 @@ FAST = (
 SETTLED = 10
 #: Most graphs of a step; those that branch on numbers of each parameter have some for each.
 MOST = 6
-MANY = {"RAdam": 24, "ASGD": 24, "Adafactor": 80}
+MANY = {"RAdam": 24, "ASGD": 48, "Adafactor": 80}
 #: It asks for numbers of each parameter: its function is split further, step after step.
 UNSETTLED = frozenset({"Adafactor"})
 

@@ -86,6 +86,12 @@ def _name_of(function: Callable[..., Any]) -> str:
 # -- writes ----------------------------------------------------------------------------------------
 
 
+def gives_nothing(function: Callable[..., Any]) -> bool:
+    """Whether it is an operator that only writes: no schema of its name has results."""
+    overloads = list(_overloads(function))
+    return bool(overloads) and not any(each._schema.returns for each in overloads)
+
+
 def is_mutable(function: Callable[..., Any]) -> bool:
     """Whether an operator of a library says that it changes an argument: its kernel need not tell
     autograd."""

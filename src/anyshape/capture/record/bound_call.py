@@ -15,6 +15,7 @@ from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy
 from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, compare, plain
 from anyshape.capture.numbers.traced_text import TracedText
 from anyshape.capture.value_kinds import ATOMS, is_plain_tensor
+from anyshape.ops.effects import gives_nothing
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Strided
 from anyshape.ops.meta_tensors import leaves, mapped_tree
@@ -235,7 +236,9 @@ def _free_of_floats(function: Callable[..., object]) -> bool:
     if function in _SHAPE_FREE_OF_FLOATS or isinstance(function, KernelLaunch):
         return True
     entry = lookup(function)
-    return entry is not None and entry.op.lowering in _POINTWISE_ENOUGH
+    if entry is None:
+        return gives_nothing(function)
+    return entry.op.lowering in _POINTWISE_ENOUGH
 
 
 def _taken_as_floats(function: Callable[..., object]) -> frozenset[object]:
