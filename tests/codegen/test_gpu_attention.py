@@ -71,7 +71,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Emulated]:
         monkeypatch.setattr(attention_choice, "DEVICES", ("cpu",))
         monkeypatch.setattr(attention_choice, "asked", own.choose)
         monkeypatch.setattr(attention_variants, "is_as_known", lambda *given: True)
-        monkeypatch.setattr(backend, "_functions", lambda *given: own.gpu._function)
+        monkeypatch.setattr(backend, "segment_functions", lambda *given: own.gpu._function)
         return own
 
     return made

@@ -128,4 +128,5 @@ def test_weighted_bags() -> None:
 def test_a_row_that_the_table_does_not_have() -> None:
     table = torch.randn(9, 6)
     calls = [(torch.randint(0, 9, (4, 5)), table), (torch.full((4, 5), 9), table)]
-    check(torch.nn.functional.embedding_bag, calls, fails=True)
+    # Which of its threads is the first to see it says so in other words.
+    check(torch.nn.functional.embedding_bag, calls, fails=True, any_text=True)

@@ -49,11 +49,16 @@ def before(step: Step) -> Iterator[Kernel]:
 
 
 def is_check(step: Step) -> bool:
-    """Whether a step checks, and does nothing else."""
+    """Whether a step checks positions, and does nothing else. Numbers that a dtype cannot have end
+    a program as well, but hardly ever: updates of optimizers have such checks between them."""
     return (
         isinstance(step, Compute)
         and not step.writes
-        and any(stage.checks for stage in step.kernel.stages)
+        and any(
+            check.message in expr.BAD_POSITIONS
+            for stage in step.kernel.stages
+            for check in stage.checks
+        )
     )
 
 
