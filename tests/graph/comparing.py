@@ -23,7 +23,7 @@ def check(
 ) -> Plans:
     """Run a function compiled and in eager with the same arguments, and compare all that can be
     seen. `called`: the operators that torch is called for; all others are native. `fails`: the last
-    call is an error, and the same one; of `any_text` where torch's differs from run to run. `close`:
+    call is an error, and the same one; of `any_text` where that of torch varies. `close`:
     floats may differ by rounding."""
     compiled = anyshape.compile(function, dynamic=True)
     with watched() as watch, torch.no_grad():
