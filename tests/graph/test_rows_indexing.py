@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional
 
+import anyshape
 from tests.graph.comparing import check
 
 SIZES = ((5, 7), (3, 2), (1, 1), (4, 19), (2, 0))
@@ -130,3 +131,20 @@ def test_a_row_that_the_table_does_not_have() -> None:
     calls = [(torch.randint(0, 9, (4, 5)), table), (torch.full((4, 5), 9), table)]
     # Which of its threads is the first to see it says so in other words.
     check(torch.nn.functional.embedding_bag, calls, fails=True, any_text=True)
+
+
+def test_places_beyond_the_end_begin_anew() -> None:
+    """Where this torch has it so; others refuse them, and so do we."""
+    made = torch.Generator().manual_seed(0)
+    sizes = ((5, 4), (1, 7), (7, 1), (0, 3), (40, 33))
+    shapes = [
+        (torch.randn(size, generator=made), torch.randint(-90, 90, size, generator=made))
+        for size in sizes
+    ]
+    check(lambda x, i: torch.take_along_dim(x, i, 0) * 2, shapes)
+    compiled = anyshape.compile(lambda x, i: (x.take_along_dim(i, 1) * 2).sin() + 1, dynamic=True)
+    for x, i in shapes:
+        one, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        ((one.take_along_dim(i, 1) * 2).sin() + 1).sum().backward()
+        compiled(other, i).sum().backward()
+        torch.testing.assert_close(other.grad, one.grad)

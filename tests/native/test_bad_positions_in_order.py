@@ -158,3 +158,79 @@ def test_orders(order: tuple[str, ...]):
     for size, bad in ((300, False), (301, True), (302, False)):
         run = partial(tried, size=size, bad=bad)
         torch.testing.assert_close(run(compiled)[0], run(program)[0])
+
+
+def _each(source: Tensor, index: Tensor) -> Tensor:
+    return index[:, None].expand_as(source)
+
+
+Operator = Callable[[Tensor, Tensor], object]
+OPERATORS: dict[str, Operator] = {
+    "index_select": lambda s, i: s.index_select(0, i),
+    "gather": lambda s, i: s.gather(0, _each(s, i)),
+    "take": lambda s, i: s.take(i * s.shape[0]),
+    "take_along_dim": lambda s, i: s.take_along_dim(_each(s, i), 0),
+    "embedding": lambda s, i: F.embedding(i, s),
+    "embedding_bag": lambda s, i: F.embedding_bag(i[None], s),
+    "index_add": lambda s, i: s.index_add(0, i, s),
+    "index_fill": lambda s, i: s.index_fill(0, i, 2.0),
+    "index_copy": lambda s, i: s.index_copy(0, i, s),
+    "index_put": lambda s, i: s.index_put((i,), s),
+    "scatter": lambda s, i: s.scatter(0, _each(s, i), s),
+    "scatter of a number": lambda s, i: s.scatter(0, _each(s, i), 1.0),
+    "scatter_add": lambda s, i: s.scatter_add(0, _each(s, i), s),
+    "scatter_reduce": lambda s, i: s.scatter_reduce(0, _each(s, i), s, "amax"),
+    "nll_loss": lambda s, i: F.nll_loss(s, i),
+    "nll_loss of each": lambda s, i: F.nll_loss(s, i, reduction="none"),
+    "cross_entropy": lambda s, i: F.cross_entropy(s, i),
+    "cross_entropy unused": lambda s, i: (F.cross_entropy(s, i), None)[1],
+    "one_hot": lambda s, i: F.one_hot(i, s.shape[0]),
+    "put_": lambda s, i: s.clone().put_(i * s.shape[0], s[0]),
+    "two positions": lambda s, i: s[i, i],
+    "unused": lambda s, i: (s[i], None)[1],
+    "from the end": lambda s, i: s[-1 - i],
+    "division": lambda s, i: i // (i - i.max()),
+}
+
+
+def _late(operator: Operator) -> Program:
+    def late(to: Tensor, source: Tensor, index: Tensor):
+        to.add_(1)
+        found = operator(source, index)
+        to.mul_(3)
+        return found
+
+    return late
+
+
+def _early(operator: Operator) -> Program:
+    def early(to: Tensor, source: Tensor, index: Tensor):
+        found = operator(source, index)
+        to.add_(1)
+        return found
+
+    return early
+
+
+def _last(operator: Operator) -> Program:
+    def last(to: Tensor, source: Tensor, index: Tensor):
+        first = source[index * 0]
+        to.sub_(first)
+        to.mul_(2)
+        return operator(source, index)
+
+    return last
+
+
+@pytest.mark.parametrize("made", [_late, _early, _last])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_with_positions(name: str, made: Callable[[Operator], Program]):
+    """Also that none is run again which has written by then: what fails first is known for all."""
+    program = made(OPERATORS[name])
+    for size in (5, 300):
+        compiled = anyshape.compile(program, dynamic=True)
+        for own, bad in ((size, False), (size + 1, True), (size + 2, False), (1, False), (1, True)):
+            want, error = tried(program, own, bad)
+            found, ours = tried(compiled, own, bad)
+            torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5)
+            assert (error is None) == (ours is None)

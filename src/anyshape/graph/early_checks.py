@@ -21,13 +21,13 @@ from anyshape.symbolic import Symbol
 from anyshape.symbolic.extrema import minimum
 
 
-def checks_of(scalar: Scalar) -> list[Check]:
+def position_checks(scalar: Scalar) -> list[Check]:
     """What must hold where this is computed."""
     found = (expr.position_check(symbol) for symbol in positions_of(scalar))
     return [Check(*each) for each in found if each is not None]
 
 
-def checking(axes: Sequence[Axis], checks: Sequence[Check]) -> Kernel:
+def check_kernel(axes: Sequence[Axis], checks: Sequence[Check]) -> Kernel:
     """A kernel that checks and does nothing else: for axes that do not matter once, if at all."""
     needed = _free(check.condition for check in checks)
     outer = [
@@ -37,7 +37,7 @@ def checking(axes: Sequence[Axis], checks: Sequence[Check]) -> Kernel:
     return kernel_of([axis for axis in outer if axis.extent != 1], [], checks=checks)
 
 
-def before(step: Step) -> Iterator[Kernel]:
+def checks_of_step(step: Step) -> Iterator[Kernel]:
     """The checks of a kernel that stores."""
     if not isinstance(step, Compute) or not step.writes:
         return
@@ -45,7 +45,7 @@ def before(step: Step) -> Iterator[Kernel]:
         parts = expr.reached(check.condition for check in stage.checks)
         inner = [part for part in parts if part.op == "row" or _is_private(part, step.kernel)]
         if stage.checks and not inner:
-            yield checking([*step.kernel.axes, *stage.axes], stage.checks)
+            yield check_kernel([*step.kernel.axes, *stage.axes], stage.checks)
 
 
 def is_check(step: Step) -> bool:
@@ -62,7 +62,7 @@ def is_check(step: Step) -> bool:
     )
 
 
-def may_fail(step: Compute | Native) -> bool:
+def may_fail(step: Step) -> bool:
     """Whether a program may end here, for what is in its tensors."""
     return step.extern.function in _FAILING if isinstance(step, Native) else is_check(step)
 

@@ -20,7 +20,7 @@ from anyshape.graph.plan import leaves
 from anyshape.ops.effects import may_draw
 from anyshape.ops.infer import infer
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import CALL, FACTS, GIVEN, RESULT, UNRECORDED, RecordedCall
+from anyshape.ops.node_meta import CALL, FACTS, OUT_COPY, RESULT, UNRECORDED, RecordedCall
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
 from anyshape.symbolic import Facts
@@ -57,7 +57,7 @@ def _copied_into(graph: torch.fx.Graph, node: Node, value: Meta, mapped: dict[No
     made.meta |= {CALL: RecordedCall(function, args, named), RESULT: value}
     copy = graph.call_method("copy_", (target, made))
     call = RecordedCall(torch.Tensor.copy_, (kwargs["out"], value), {})
-    copy.meta = {**node.meta, CALL: call, GIVEN: True}
+    copy.meta = {**node.meta, CALL: call, OUT_COPY: True}
     return copy
 
 
@@ -65,7 +65,7 @@ def as_written(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """A graph in which operators write such results themselves again, to be run where tensors share
     memory: torch refuses to write to a part of what an operator reads, and would copy to it."""
     nodes: list[Node] = list(graph.graph.nodes)
-    copied: dict[Node, Any] = {node: node.args[1] for node in nodes if GIVEN in node.meta}
+    copied: dict[Node, Any] = {node: node.args[1] for node in nodes if _is_out_copy(node)}
     operators = {made: copy for copy, made in copied.items() if list(made.users) == [copy]}
     if not operators:
         return graph
@@ -79,6 +79,10 @@ def as_written(graph: torch.fx.GraphModule) -> torch.fx.GraphModule:
         elif node not in operators:
             mapped[node] = written.node_copy(node, mapped.__getitem__)
     return _LazyGraphModule(graph, written)
+
+
+def _is_out_copy(node: Node) -> bool:
+    return OUT_COPY in node.meta and node.target == "copy_" and isinstance(node.args[1], Node)
 
 
 def _value(node: Node, facts: Facts) -> Meta | None:

@@ -20,7 +20,7 @@ from anyshape.graph.aliasing import Foreign, Storage, TensorView, handles_in, va
 from anyshape.graph.autograd import Settling, refuse_recorded
 from anyshape.graph.autograd_step import Step
 from anyshape.graph.channels_last import CHANNELS_LAST, ChannelsLast
-from anyshape.graph.early_checks import before, checking, checks_of
+from anyshape.graph.early_checks import check_kernel, checks_of_step, position_checks
 from anyshape.graph.fallback import may_write
 from anyshape.graph.fused_attention import AttentionFusion
 from anyshape.graph.local_order import in_local_order
@@ -235,14 +235,14 @@ class Lowering(Settling):
         """Look at the positions that the result of the node at hand reads by, before anything else
         is written. `begin`: its first step."""
         for number in reversed(range(begin, len(self.steps))):
-            self.steps[number:number] = map(computing, before(self.steps[number]))
+            self.steps[number:number] = map(computing, checks_of_step(self.steps[number]))
         for value in {handle.root.value: None for handle in handles_in(made)}:
             if value.memory is not None:
                 continue
             axes, index = self._loops(value, None)
-            checks = checks_of(value.at(index))
+            checks = position_checks(value.at(index))
             if checks:
-                self._compute(self._with_stored(partial(checking, axes, checks)))
+                self._compute(self._with_stored(partial(check_kernel, axes, checks)))
 
     def _by_row(self, entry: OpMatch | None, args: Any, kwargs: dict[str, object]) -> object:
         if self._node is not None and isinstance(self._node.target, Step):

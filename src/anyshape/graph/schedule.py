@@ -337,12 +337,15 @@ def fused_steps(
     start a kernel costs nothing."""
     result: list[Compute | Native] = []
     made_of: list[list[int]] = []
-    # Checks stay apart from what is written for good: that must not go past them.
-    in_order = apart and any(map(is_check, steps)) and any(_lasts(each, held) for each in steps)
+    # A write to what the program is given does not change places with what may fail.
+    is_written = any(_writes_given(each, held) for each in steps)
+    in_order = apart and is_written and any(map(may_fail, steps))
     for each, step in enumerate(steps):
         assert isinstance(step, Compute | Native)
-        lasts = _lasts(step, held)
-        place = _place_to_join(result, step, same, apart, in_order=in_order, lasts=lasts)
+        writes_given = _writes_given(step, held)
+        place = _place_to_join(
+            result, step, same, apart, in_order=in_order, writes_given=writes_given
+        )
         if place is None:
             result.append(step)
             made_of.append([each])
@@ -363,16 +366,16 @@ def _place_to_join(
     apart: bool,
     *,
     in_order: bool,
-    lasts: bool,
+    writes_given: bool,
 ) -> tuple[int, Kernel] | None:
     """A kernel that the step can be part of, and what that makes of it. `in_order`: checks stay
-    what they are, and what `lasts` behind them."""
+    what they are, and a step that writes what the program is given behind them."""
     if not isinstance(step, Compute) or (in_order and is_check(step)):
         return None
     for number in reversed(range(max(0, len(result) - FAR), len(result))):
         earlier = result[number]
         is_barrier = in_order and may_fail(earlier)
-        if is_barrier and lasts:
+        if is_barrier and writes_given:
             return None
         if (
             isinstance(earlier, Compute)
@@ -434,7 +437,7 @@ def _may_sink(
     )
 
 
-def _lasts(step: Step, held: Mapping[str, BufferDecl]) -> bool:
+def _writes_given(step: Step, held: Mapping[str, BufferDecl]) -> bool:
     """Whether it writes to what the program is given."""
     return not isinstance(step, PythonCall) and any(held[name].given for name in step.writes)
 

@@ -41,10 +41,10 @@ class Applied:
 
     def text(self, name: str) -> str:
         args = [_text(arg, name) for arg in self.args]
-        name = getattr(self.function, "__name__", "function")
-        if name in _SYMBOLS and self.function is getattr(operator, name):
-            return f"{args[0]} {_SYMBOLS[name]} {args[1]}"
-        return f"{name}({', '.join(args)})"
+        called = getattr(self.function, "__name__", "function")
+        if called in _SYMBOLS and self.function is getattr(operator, called):
+            return f"{args[0]} {_SYMBOLS[called]} {args[1]}"
+        return f"{called}({', '.join(args)})"
 
     @property
     def key(self) -> tuple[object, ...]:

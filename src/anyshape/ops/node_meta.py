@@ -24,7 +24,7 @@ UNRECORDED: Final = "unrecorded"
 #: set on an input that is a parameter
 PARAMETER: Final = "parameter"
 #: set on a copy that an operator of the program makes itself, which is given where to (`out=`)
-GIVEN: Final = "given"
+OUT_COPY: Final = "out_copy"
 #: set on a copy that is made to be written to: only what it is after that is ever read
 WRITTEN: Final = "written"
 #: of a result that one of our graphs keeps for another one, and nobody else sees: how its memory is

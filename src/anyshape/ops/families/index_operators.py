@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
 
+from anyshape.loops import expr
 from anyshape.loops.expr import Dtype, Scalar
 from anyshape.loops.reshape_indexing import reshaped
 from anyshape.ops.broadcast import broadcast, pointwise_layout
@@ -24,6 +25,7 @@ from anyshape.ops.families.indexing import (
 from anyshape.ops.families.scattering import filled, scatter_row, slices_along
 from anyshape.ops.families.setitem import require_written
 from anyshape.ops.gradient import Gradients, NoGradient, Term, zeros_like
+from anyshape.ops.lowering.scalars import cast
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Value, place
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, Writer
@@ -31,6 +33,7 @@ from anyshape.ops.op import Op, OpKind, gradient, lower, moving, onnx, row_of
 from anyshape.ops.promotion import Number
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, eq, ne, or_, product
+from anyshape.symbolic.extrema import maximum
 
 
 def cloned(q: ShapeQuery, input: Meta) -> Meta:
@@ -221,8 +224,26 @@ def lower_index_select(c: Lowering, input: Value, dim: Any, index: Value) -> Val
 def lower_take_along_dim(c: Lowering, input: Value, indices: Value, dim: Any) -> Value:
     if dim is None:
         raise NotLowered("positions in the flattened tensor")
-    # Versions of torch differ in what negative positions mean: they are left to torch.
+    if input.sizes and _count_around():
+        size = expr.index(maximum(input.sizes[place(dim, len(input.sizes))], 1))
+
+        def at(here: Index) -> Scalar:
+            return expr.operation("floormod", cast(given.at(here), "i64"), size, dtype="i64")
+
+        given = indices
+        indices = c.values.new(given.sizes, "i64", at, (given,))
     return along_dim(c, input, dim, indices, c.result.shape, wraps=False)
+
+
+@cache
+def _count_around() -> bool:
+    """Whether any position is one to this torch: those beyond the end begin anew, and negative ones
+    count from there."""
+    with torch._C.DisableTorchFunction():
+        try:
+            return torch.take_along_dim(torch.arange(3), torch.tensor([-5]), 0).item() == 1
+        except (IndexError, RuntimeError):
+            return False
 
 
 @lower("take")
@@ -309,6 +330,8 @@ def gradient_take_along_dim(grad: Term, input: Term, indices: Term, dim: Any) ->
     shape[dim] = indices.shape[dim]
     if not all(map(grad.records.is_same, shape, indices.shape)):
         raise NoGradient("places that are broadcast")
+    if _count_around():
+        indices = indices.call(torch.remainder, maximum(input.shape[dim], 1))
     return {"input": zeros_like(input).scatter_add(dim, indices, grad)}
 
 
