@@ -22,6 +22,8 @@ PLACE = AT * COLUMNS + ALONG
 #: Of a part of a warp to many, with vectors, lanes and tiles left over.
 SIZES = ((3, 0), (1, 1), (5, 3), (2, 4), (33, 5), (3, 31), (2, 32), (9, 33), (2, 64), (3, 129))
 SIZES += ((140, 8), (1, 516), (2, 261))
+#: Multiples of the vectors of each dtype, and not of those that are twice as wide.
+SIZES += ((5, 6), (3, 48))
 DTYPES: dict[Dtype, torch.dtype] = {
     "f32": torch.float32,
     "f64": torch.float64,
