@@ -246,6 +246,15 @@ LINES: list[tuple[Event, list[str]]] = [
         OutputCode("define void @k()", "/cache/k.ll"),
         ["V~ [__output_code] Output code: /cache/k.ll", "V~ [__output_code] define void @k()"],
     ),
+    (
+        OutputCode("define void @k()", is_backward=True),
+        [
+            "V~ [__output_code] Output code: ",
+            "V~ [__output_code] define void @k()",
+            "V~ [__backward_code] Output code: ",
+            "V~ [__backward_code] define void @k()",
+        ],
+    ),
     (Schedule("for i in 0..s0"), ["V~ [__schedule] for i in 0..s0"]),
     (
         KernelMeasured("`exp` (8): 3.0 us", "4*s0", "4*s0"),

@@ -256,6 +256,7 @@ class OutputCode(Event):
 
     code: str
     filename: str = ""
+    is_backward: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,6 +125,7 @@ def _recompile(event: kinds.Recompile) -> str:
 
 
 _COMPILED: Final = "compiled in {0.seconds:.3f} s: {0.graphs} graphs, {0.guards} guards"
+_OUTPUT_CODE: Final = "Output code: {0.filename}\n{0.code}"
 _KERNEL: Final = "kernel {0.text}; reads {0.reads} bytes, writes {0.writes}"
 _RECOMPILE_LIMIT: Final = """\
 anyshape hit config.recompile_limit ({0.limit})
@@ -228,7 +229,13 @@ ROWS: Final = (
         "graph_code",
     ),
     _row(kinds.GraphCompiled, _DEBUG, _graph_sizes, "graph_sizes"),
-    _row(kinds.OutputCode, _DEBUG, "Output code: {0.filename}\n{0.code}", "output_code"),
+    _row(kinds.OutputCode, _DEBUG, _OUTPUT_CODE, "output_code"),
+    _row(
+        kinds.OutputCode,
+        _DEBUG,
+        lambda e: _OUTPUT_CODE.format(e) if e.is_backward else "",
+        "backward_code",
+    ),
     _row(kinds.Schedule, _DEBUG, "{0.text}", "schedule"),
     _row(kinds.KernelMeasured, _DEBUG, _KERNEL, "schedule"),
     _row(kinds.TrainingGraphs, _DEBUG, "Joint graph\n{0.joint}", "aot_joint_graph"),
@@ -264,9 +271,11 @@ class LogLines:
     def __call__(self, event: Event) -> None:
         for row, logger in self._rows[type(event)]:
             if logger.isEnabledFor(row.level):
+                if not (text := row.text(event)):
+                    continue
                 extra = {"compile_id": event.compile_id, "artifact": row.log}
                 # The place in the line is that of the code that emitted: behind this and `emit`.
-                logger.log(row.level, "%s", row.text(event), extra=extra, stacklevel=3)
+                logger.log(row.level, "%s", text, extra=extra, stacklevel=3)
 
 
 # -- lines ------------------------------------------------------------------------------------

@@ -175,7 +175,8 @@ def _host(
     host = python_host(made, functions, otherwise, expected, failed)
     if stream.listening(kinds.OutputCode):
         scope = scope or expr.copied_scope()
-        make = partial(output_code_event, host.source, segments, id, scope, texts, plan.device)
+        own_code = host.source, segments, id, scope, texts, plan.device, gives_up is not None
+        make = partial(output_code_event, *own_code)
         stream.emit_made(kinds.OutputCode, make)
     return host, plan.device
 

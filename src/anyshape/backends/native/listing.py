@@ -31,6 +31,7 @@ def output_code_event(
     scope: Scope,
     texts: dict[str, str],
     device: torch.device,
+    is_backward: bool,
 ) -> kinds.OutputCode:
     """`texts` has those of segments that had to be built; others were found as machine code."""
     codes = [host]
@@ -40,7 +41,8 @@ def output_code_event(
             if key not in texts:
                 texts[key] = _source(segment, device)
             codes.append(texts[key])
-    return kinds.OutputCode("\n\n".join(codes), compile_id=compile_id)
+    text = "\n\n".join(codes)
+    return kinds.OutputCode(text, is_backward=is_backward, compile_id=compile_id)
 
 
 def _source(segment: Segment, device: torch.device) -> str:
