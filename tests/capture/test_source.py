@@ -85,6 +85,35 @@ def test_layouts(layout: str, module: Any) -> None:
     assert observed.__code__.co_firstlineno == function.__code__.co_firstlineno
 
 
+@pytest.mark.parametrize("names", [("Sub.f",), ("g", "Sub.g")], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.filterwarnings("ignore::SyntaxWarning", "ignore::DeprecationWarning")
+def test_code_that_was_given_another_name(layout: str, names: tuple[str, ...], module: Any) -> None:
+    """As libraries do, to tell the classes apart that share a method."""
+    function = module(LAYOUTS[layout]).f
+    given = dict(zip(("co_name", "co_qualname"), names, strict=False))
+    function.__code__ = function.__code__.replace(**given)
+    observed = under_hooks(function)
+    assert function() == observed() == 42
+    code = observed.__code__
+    assert (code.co_name, code.co_qualname)[: len(names)] == names
+
+
+def test_names_in_code_that_was_given_another_name(module: Any) -> None:
+    made = module(
+        "def f():\n"
+        "    def g(): return [lambda: 1]\n"
+        "    class A:\n"
+        "        def m(self): pass\n"
+        "    global h\n"
+        "    def h(): pass\n"
+        "    return [each.__qualname__ for each in (h, g, g()[0], A, A.m)]\n"
+    )
+    before = made.f()
+    made.f.__code__ = made.f.__code__.replace(co_name="Sub.f", co_qualname="Sub.f")
+    assert under_hooks(made.f)() == made.f() == before
+
+
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="syntax of 3.12")
 def test_type_parameters(module: Any) -> None:
     function = module("def f[T](x: T = 1) -> T:\n    return 42, T\n").f

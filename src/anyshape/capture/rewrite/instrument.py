@@ -168,7 +168,7 @@ def matches(located: Located, code: CodeType) -> bool:
     except (SyntaxError, ValueError, RecursionError):
         return False
     prefix = name_prefix(located.node, located.class_name)
-    return same_code(code, compiled, prefix, code.co_qualname)
+    return same_code(code, compiled, prefix, name_around(code))
 
 
 def compile_wrapped(
@@ -189,7 +189,8 @@ def compile_wrapped(
 def compile_in_place(located: Located, code: CodeType, free: tuple[str, ...]) -> CodeType:
     """The code of a tree that is made of the tree of `code`, in its file."""
     prefix = name_prefix(located.node, located.class_name)
-    return in_place(compile_wrapped(located, code, (), free), code, prefix, located.line_offset)
+    made = in_place(compile_wrapped(located, code, (), free), code, prefix, located.line_offset)
+    return made.replace(co_name=code.co_name)
 
 
 def in_place(each: CodeType, code: CodeType, prefix: str, line_offset: int) -> CodeType:
@@ -198,7 +199,6 @@ def in_place(each: CodeType, code: CodeType, prefix: str, line_offset: int) -> C
     Lines in a code object are relative to its first line.
     """
     return each.replace(
-        co_name=code.co_name if each.co_name == FUNCTION else each.co_name,
         co_qualname=renamed(each.co_qualname, code, prefix),
         co_firstlineno=each.co_firstlineno + line_offset,
         co_consts=tuple(
@@ -213,7 +213,17 @@ def in_place(each: CodeType, code: CodeType, prefix: str, line_offset: int) -> C
 
 
 def renamed(text: str, code: CodeType, prefix: str) -> str:
-    return code.co_qualname + text[len(prefix) :] if text.startswith(prefix) else text
+    if text == prefix:
+        return code.co_qualname
+    return name_around(code) + text[len(prefix) :] if text.startswith(prefix) else text
+
+
+def name_around(code: CodeType) -> str:
+    """What the qualified names of nested code begin with: the code's own name, before somebody gave
+    the code another one."""
+    nested = (each.co_qualname for each in code.co_consts if isinstance(each, CodeType))
+    around = (name.rpartition(".<locals>.")[0] for name in nested)
+    return next(filter(None, around), code.co_qualname)
 
 
 # -- functions that a watched program made, as they would be without hooks -------------------------

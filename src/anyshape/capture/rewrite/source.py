@@ -99,13 +99,17 @@ def candidates_in(code: CodeType, lines: list[str]) -> Iterator[Located]:
     located = by_indentation(code, lines)
     if located is not None:
         yield located
-    for found in file_index(code.co_filename, lines).get(code.co_firstlineno, ()):
-        if found.name == code.co_name:
+    here = file_index(code.co_filename, lines).get(code.co_firstlineno, ())
+    # Libraries rename code: those of its name come first.
+    for found in sorted(here, key=lambda each: each.name != code.co_name):
+        if found.name == "<lambda>":
+            located = parse_lambda(lines, found)
+        else:
             located = parse_lines(
                 lines, code.co_firstlineno, found.end_line, found.name, found.class_name
             )
-            if located is not None:
-                yield located
+        if located is not None:
+            yield located
 
 
 # Functions.
