@@ -17,14 +17,17 @@ from typing import Any, Final, NamedTuple
 import torch
 import torch.fx
 
+from anyshape.errors import AnyshapeError
 from anyshape.graph.alias_analysis import Source, is_part, result_of, source_of
 from anyshape.graph.checkpoint_regions import mark_behind
+from anyshape.graph.overlap import MEETING, Part, form_of, may_meet
 from anyshape.graph.plan import Unlowerable, leaves, paired_tree
 from anyshape.graph.term_graph import Number, RecordedTerms
 from anyshape.graph.training_decompositions import part_of
 from anyshape.ops.bind import Unbound, bind_match, works_in_place
 from anyshape.ops.effects import is_mutable, may_draw, may_write, out_of, written_by
 from anyshape.ops.gradient import NoGradient, Term
+from anyshape.ops.infer import infer
 from anyshape.ops.meta import Dense, Layout, Meta
 from anyshape.ops.node_meta import CALL, FACTS, RESULT, SYMBOL, UNRECORDED, WRITTEN
 from anyshape.ops.op import GRADIENT
@@ -236,6 +239,7 @@ class _Functionalize:
             source = self._sources[steps[-1]]
             assert source is not None
             steps.append(source.node)
+        self._check_no_overlap(node, target)
         if _has_grad(self._mapped[root]) and (not is_recorded or any(map(_detaches, steps[:-1]))):
             raise Unlowerable("a result requires grad, and is written to behind autograd's back")
         try:
@@ -250,6 +254,37 @@ class _Functionalize:
             raise Unlowerable(f"a result requires grad, and a write in place: {why}") from None
         self._mapped[root] = value.node
         self._version[root] += 1
+
+    def _check_no_overlap(self, node: Node, target: Node) -> None:
+        """What is read of the tensor that is written to is the very same elements, or others."""
+        call = node.meta[CALL]
+        entry, root, facts = lookup(call.function), self._roots[node], self._terms.facts
+        written = self._part(target)
+        if entry is not None and entry.op.name == "setitem":
+            written = self._subscript(target, *call.args[:2])
+        read = leaves([*node.args[1:], *node.kwargs.values()])
+        for each in node.all_input_nodes:
+            shares = each in read and self._roots[each] is root and result_of(each) is not None
+            if shares and may_meet(facts, written, self._part(each)):
+                raise Unlowerable(f"a result requires grad, and {MEETING}")
+
+    def _part(self, node: Node) -> Part:
+        call = node.meta.get(CALL)
+        entry = None if call is None else lookup(call.function)
+        if call is not None and entry is not None and entry.op.name == "getitem":
+            return self._subscript(node.args[0], *call.args)._replace(meta=result_of(node))
+        return Part(result_of(node))
+
+    def _subscript(self, base: Any, meta: Meta, key: Any) -> Part:
+        """The elements of a subscript; all of the tensor, where data says which those are."""
+        form = form_of(key) if isinstance(meta.layout, Dense) else None
+        if any(isinstance(each, Meta) for each in leaves(key)):
+            return Part(meta)
+        try:
+            found = infer(self._terms.facts, torch.Tensor.__getitem__, (meta, key), {}).value
+        except AnyshapeError:
+            return Part(meta)
+        return Part(found, base, form)
 
     def _value(self, node: Node, target: Term) -> Term:
         """What the target is after a write."""

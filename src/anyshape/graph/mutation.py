@@ -10,11 +10,12 @@ does what never meets, for all sizes of the graph.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from anyshape.graph.aliasing import Storage, TensorView, handles_in
 from anyshape.graph.materialize import Materialize
+from anyshape.graph.overlap import MEETING, Part, form_of, may_meet
 from anyshape.graph.plan import Unlowerable, View
 from anyshape.loops import expr
 from anyshape.loops.expr import Dtype
@@ -24,7 +25,6 @@ from anyshape.loops.stages import all_roots, kernel_of
 from anyshape.ops.lowering.values import Index, IndexMap, Memory, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta
 from anyshape.support.lazy_dataclass import replace
-from anyshape.symbolic import Answer, Expr, Facts, Size, le
 from anyshape.symbolic.expr import symbols_of
 
 
@@ -67,8 +67,9 @@ class Mutation(Materialize):
 
     def check_no_overlap(self, target: TensorView) -> None:
         """What the program writes to is not what it reads, or reads the very same elements."""
-        if meets(self.facts, target, self.read):
-            raise NotLowered("what is written to may overlap with what is read")
+        same_root = [each for each in self.read if each.root is target.root]
+        if any(may_meet(self.facts, _part(target), _part(each)) for each in same_root):
+            raise NotLowered(MEETING)
 
     def _may_be_written(self, target: TensorView) -> None:
         if target.root.entangled:
@@ -242,18 +243,6 @@ def _is_all_of(target: TensorView, root: Storage) -> bool:
 _WINDOWS: Final = frozenset({"unfold", "as_strided"})
 
 
-def meets(facts: Facts, target: TensorView, others: Iterable[TensorView]) -> bool:
-    """Whether a write to the target, for some sizes, may meet what it reads of these tensors. An
-    element that is read where it is written is fine."""
-    return any(
-        other.root is target.root
-        and not _is_same(facts, target.meta, other.meta)
-        and not _are_picked_alike(target, other)
-        and not _is_apart(facts, target.meta, other.meta)
-        for other in others
-    )
-
-
 def overlaps_itself(handle: TensorView) -> bool:
     """Whether two elements of it may be one."""
     each: TensorView | None = handle
@@ -270,56 +259,9 @@ def overlaps_itself(handle: TensorView) -> bool:
     )
 
 
-def _is_same(facts: Facts, one: Meta, two: Meta) -> bool:
-    if one.rank != two.rank or not facts.equal(one.offset, two.offset):
-        return False
-    sizes = zip(one.shape, two.shape, one.strides, two.strides, strict=True)
-    return all(
-        facts.equal(a, b) and (a == 1 or facts.equal(own, other)) for a, b, own, other in sizes
-    )
-
-
-def _are_picked_alike(one: TensorView, two: TensorView) -> bool:
-    """Whether they are `base[i, :]` and `base[j, :]`: the same elements, or none in common."""
-    if one.base is None or one.base is not two.base or overlaps_itself(one.base):
-        return False
-    keys = [_key(each) for each in (one, two)]
-    return keys[0] is not None and keys[0] == keys[1]
-
-
-def _key(handle: TensorView) -> list[str] | None:
-    """The form of a subscript of integers and whole dimensions."""
-    view = handle.view
-    if (
-        view is None
-        or view.target not in (operator.getitem, "__getitem__")
-        or view.place is not None
-    ):
-        return None
-    (key,) = view.args
-    found: list[str] = []
-    for item in key if isinstance(key, tuple) else (key,):
-        if isinstance(item, Expr) or type(item) is int:
-            found.append("one")
-        elif item == slice(None):
-            found.append("all")
-        elif item is Ellipsis:
-            found.append("...")
-        else:
-            return None
-    return found
-
-
-def _is_apart(facts: Facts, one: Meta, two: Meta) -> bool:
-    return (
-        facts.prove(le(_end(one), two.offset)) is Answer.YES
-        or facts.prove(le(_end(two), one.offset)) is Answer.YES
-    )
-
-
-def _end(meta: Meta) -> Size:
-    """Behind the last element."""
-    end: Size = meta.offset + 1
-    for size, stride in zip(meta.shape, meta.strides, strict=True):
-        end = end + (size - 1) * stride
-    return end
+def _part(handle: TensorView) -> Part:
+    view, base = handle.view, handle.base
+    if view is None or base is None or view.place is not None or overlaps_itself(base):
+        return Part(handle.meta)
+    is_subscript = view.target in (operator.getitem, "__getitem__")
+    return Part(handle.meta, base, form_of(view.args[0]) if is_subscript else None)
