@@ -9,13 +9,14 @@ reads them ends the capture (`hooks_base.HooksBase.observe`).
 
 from __future__ import annotations
 
-import functools
 import types
 import typing
 from collections.abc import Callable
 from typing import Any, Final
 
 import torch
+
+from anyshape.support.by_identity import remembered
 
 #: Values that never change and are few: guarded by identity where they are read.
 BY_IDENTITY: Final = (
@@ -67,7 +68,7 @@ PAYLOADS: Final[dict[type, Key]] = {
 }
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered
 def key_of_type(kind: type) -> Key | None:
     """What values of a type are made of; None if they are not guarded by value."""
     found = BY_VALUE.get(kind)
@@ -80,7 +81,7 @@ def key_of_type(kind: type) -> Key | None:
     return next((PAYLOADS[base] for base in kind.__mro__ if base in PAYLOADS), None)
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered
 def is_numpy_scalar(kind: type) -> bool:
     """Whether it is the type of a scalar of numpy, known by name: numpy may not be there."""
     if kind.__module__ != "numpy":
@@ -107,7 +108,7 @@ def as_torch_takes_it(value: Any) -> object:
     return value
 
 
-@functools.lru_cache(maxsize=4096)
+@remembered
 def has_native_state(kind: type) -> bool:
     """Whether instances hold something that neither their dictionary nor their slots show: native
     code made the type, or one that it derives from."""

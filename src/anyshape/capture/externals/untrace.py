@@ -21,6 +21,7 @@ from anyshape.capture.hooks.reference import INPLACE, PlainHooks
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, bare
 from anyshape.capture.rewrite.instrument import Watched, is_instrumented, original_closure
 from anyshape.capture.value_kinds import ATOMS, CODE
+from anyshape.support.by_identity import remembered
 
 _PLAIN_CONTAINERS: Final = frozenset({list, dict, set, OrderedDict, defaultdict, deque})
 _CONTAINERS: Final = (list, dict, set, deque)
@@ -258,7 +259,7 @@ def _attributes(value: object, replace: Replace) -> None:
             member.__set__(value, new)
 
 
-@functools.lru_cache(maxsize=1024)
+@remembered
 def _slots(kind: type) -> tuple[Any, ...]:
     return tuple(
         member

@@ -116,12 +116,21 @@ def is_operation(function: Callable[..., Any]) -> bool:
     """Whether a callable is a torch operation: a function of its arguments and of torch's state."""
     owner = getattr(function, "__self__", None)
     if owner is not None and not issubclass(type(owner), _LASTING):
-        return False  # What is remembered must not keep the program's objects alive.
+        return False
+    is_elsewhere = getattr(function, "__module__", None) not in _OPERATION_MODULES
+    if is_elsewhere and not isinstance(function, _BUILTIN):
+        # What is remembered must not keep the program's objects alive.
+        return lookup(function) is not None
     return _is_operation(function)
 
 
 #: Owners of functions that are there as long as the process is.
 _LASTING: Final = (type, types.ModuleType)
+#: Functions that are.
+_BUILTIN: Final = (
+    *(types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType),
+    *(types.MethodWrapperType, types.ClassMethodDescriptorType, OpOverload, OpOverloadPacket),
+)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -13,10 +13,9 @@ from __future__ import annotations
 import ast
 import inspect
 import threading
-import weakref
 from collections.abc import Iterable
 from types import CellType, CodeType, FunctionType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final
 
 from anyshape.capture.rewrite.nodes import FRAME, HOOKS, CannotRewrite
 from anyshape.capture.rewrite.rewriter import FUNCTION, name_prefix, rewrite, strip, wrapped
@@ -29,11 +28,10 @@ from anyshape.capture.rewrite.source import (
     imported_names,
     same_code,
 )
+from anyshape.support.by_identity import ByIdentity
 from anyshape.support.lazy_dataclass import dataclass
 
 ASYNCHRONOUS = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,33 +43,14 @@ class Refused:
     hint: str = ""
 
 
-class ByIdentity(Generic[V]):
-    """Values for code objects, which compare by content but are told apart here by identity."""
-
-    def __init__(self) -> None:
-        self.entries: dict[int, tuple[weakref.ref[CodeType], V]] = {}
-
-    def get(self, code: CodeType) -> V | None:
-        entry = self.entries.get(id(code))
-        return None if entry is None else entry[1]
-
-    def __contains__(self, code: CodeType) -> bool:
-        return id(code) in self.entries
-
-    def set(self, code: CodeType, value: V) -> None:
-        key, entries = id(code), self.entries
-        # The entry goes when its code does, before the identity can be used again.
-        entries[key] = (weakref.ref(code, lambda _: entries.pop(key, None)), value)
-
-
 #: A function by its place: file, first line, name.
 CodePlace = tuple[str, int, str]
 
-_instrumented: ByIdentity[CodeType | Refused] = ByIdentity()
+_instrumented: ByIdentity[CodeType, CodeType | Refused] = ByIdentity()
 #: what was made here; of a region, with the function that it was outlined from
-_ours: ByIdentity[CodePlace | None] = ByIdentity()
+_ours: ByIdentity[CodeType, CodePlace | None] = ByIdentity()
 #: the trees of code that was generated, and what it was outlined from
-_generated: ByIdentity[tuple[Located, CodePlace]] = ByIdentity()
+_generated: ByIdentity[CodeType, tuple[Located, CodePlace]] = ByIdentity()
 _lock = threading.RLock()
 
 
