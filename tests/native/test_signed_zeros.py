@@ -55,3 +55,30 @@ def test_negative_zeros(shape: tuple[int, ...], dynamic: bool) -> None:
         theirs = results if isinstance(results, tuple) else (results,)
         for place, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             assert torch.equal(one.signbit(), other.signbit()), (name, place)
+
+
+def clamped(x: torch.Tensor) -> dict[str, torch.Tensor]:
+    made = {
+        "relu": torch.relu(x),
+        "clamp": x.clamp(min=0),
+        "clamp below": x.clamp(max=0),
+        "clamp between": x.clamp(-0.0, 0.0),
+        "clamp to numbers": x.clamp(0, 1),
+        "relu6": F.relu6(x),
+        "hardtanh": F.hardtanh(x, 0.0, 1.0),
+        "in place": (x + -0.0).relu_(),
+    }
+    return {name: each * 1 for name, each in made.items()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("value", [0.0, -0.0, 1.0, -1.0, float("nan")])
+def test_a_zero_within_its_bounds_stays(value: float, dtype: torch.dtype) -> None:
+    compiled = anyshape.compile(clamped, dynamic=True)
+    for size in (1, 3, 17, 40):
+        x = torch.full((size,), value, dtype=dtype)
+        for _ in range(2):
+            found, wanted = compiled(x), clamped(x)
+            for name, each in wanted.items():
+                assert torch.equal(found[name].signbit(), each.signbit()) or value != value, name
+                torch.testing.assert_close(found[name], each, rtol=0, atol=0, equal_nan=True)

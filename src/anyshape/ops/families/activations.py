@@ -167,11 +167,12 @@ def of_float(
 def lower_relu(c: Lowering, input: Value) -> Value:
     if input.dtype == "b1":
         raise NotLowered("booleans have no sign")
-    return elementwise(c, lambda x: op("maximum", x, constant_like(0, x)), input)
+    # Of two zeros it is the second one that stays.
+    return elementwise(c, lambda x: op("maximum", constant_like(0, x), x), input)
 
 
 def _between(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    return op("minimum", op("maximum", x, low), high)
+    return op("minimum", high, op("maximum", low, x))
 
 
 @lower("relu6")

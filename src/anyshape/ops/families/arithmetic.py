@@ -639,10 +639,11 @@ def _clamped(c: Lowering, input: Value, low: Operand | None, high: Operand | Non
 
     def compute(x: Scalar, *limits: Scalar) -> Scalar:
         left = list(limits)
+        # Of two zeros it is the second one that stays, and with it the sign of the element.
         if low is not None:
-            x = op("maximum", x, left.pop(0))
+            x = op("maximum", left.pop(0), x)
         if high is not None:
-            x = op("minimum", x, left.pop(0))
+            x = op("minimum", left.pop(0), x)
         return x
 
     return elementwise(c, compute, input, *bounds, cost=2)

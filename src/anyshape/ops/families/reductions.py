@@ -463,7 +463,9 @@ def variance(
     if not input.sizes:
         raise NotLowered("the variance of a 0-d tensor")
     dims = dims_of(input, dim)
-    middle, squares = deviations(c, input, dims)
+    # As eager does it: squares of f32 may be too large for it, though their mean has a root.
+    exact = input if c.on_gpu else as_dtype(c, input, "f64")
+    middle, squares = deviations(c, exact, dims)
     if type(correction) not in (int, float):
         raise NotLowered("a correction that is not a constant")
     number = count(input.sizes, dims)
