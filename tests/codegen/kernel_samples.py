@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from anyshape.loops.attention import MEAN, PRODUCT, AttentionParts, attention_kernel
 from anyshape.loops.expr import Axis, Dtype, Scalar, constant, index, load, operation, row
 from anyshape.loops.kernels import Fold, Kernel, Scan, Stage, Store
 from anyshape.loops.tiled import tiled
+from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Size, as_symbol, symbol
 
 AT, ALONG, ROWS, COLUMNS = (symbol(name) for name in ("i0", "r0", "n0", "n1"))
@@ -55,6 +57,45 @@ def softmax() -> Kernel:
         Stage((LINE,), (Store("k1", place, above),), (Fold("s", "sum", above, "f32"),)),
         Stage((LINE,), (Store("k1", place, share),)),
     )
+
+
+def softmax_in_row(dtype: Dtype = "f32", keeps: bool = True) -> Kernel:
+    """Of k0 * 0.5, as lowering writes it: exponentials are kept in a private row, or computed
+    again. Of halves it is computed in f32."""
+    own: Dtype = "f64" if dtype == "f64" else "f32"
+    x = op(
+        "mul", op("cast", load("k0", AT * COLUMNS + ALONG, dtype), dtype=own), constant(0.5, own)
+    )
+    largest = row("m", own, NOTHING)
+    above = load("row0", ALONG, own) if keeps else op("exp", op("sub", x, largest))
+    share = op("cast", op("div", above, row("s", own, NOTHING)), dtype=dtype)
+    last = Stage((LINE,), (Store("k1", AT * COLUMNS + ALONG, share),))
+    return _exponentials(x, largest, last, keeps)
+
+
+def logsumexp(dtype: Dtype = "f32") -> Kernel:
+    x, largest = load("k0", AT * COLUMNS + ALONG, dtype), row("m", dtype, NOTHING)
+    is_infinite = op("eq", op("abs", largest), constant(math.inf, dtype), dtype="b1")
+    finite = op("where", is_infinite, constant(0.0, dtype), largest, dtype=dtype)
+    value = op("add", op("log", row("s", dtype, NOTHING)), finite)
+    return _exponentials(x, finite, Stage((), (Store("k1", AT, value),)))
+
+
+def sum_below_largest(dtype: Dtype = "f32") -> Kernel:
+    x, total = load("k0", AT * COLUMNS + ALONG, dtype), row("s", dtype, NOTHING)
+    return _exponentials(x, row("m", dtype, NOTHING), Stage((), (Store("k1", AT, total),)))
+
+
+def _exponentials(x: Scalar, below: Scalar, last: Stage, keeps: bool = False) -> Kernel:
+    power = op("exp", op("sub", x, below))
+    kept = (Store("row0", ALONG, power),) if keeps else ()
+    made = kernel(
+        (POINTS,),
+        Stage((LINE,), folds=(Fold("m", "max", x, x.dtype),)),
+        Stage((LINE,), kept, (Fold("s", "sum", power, x.dtype),)),
+        last,
+    )
+    return replace(made, private={"row0": (x.dtype, COLUMNS)}) if keeps else made
 
 
 def softmax_of_columns() -> Kernel:

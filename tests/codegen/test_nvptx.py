@@ -53,6 +53,8 @@ SAMPLES: dict[str, tuple[Kernel, tuple[int, int, int]]] = {
     "scaled columns": (samples.scaled_columns(), (4, 2, 0)),
     "transposed": (samples.transposed(), (2, 2, 0)),
     "softmax": (samples.softmax(), (2, 2, 0)),
+    "softmax in a row": (samples.softmax_in_row(), (2, 2, 0)),
+    "logsumexp": (samples.logsumexp(), (2, 2, 0)),
     "layer_norm": (samples.layer_norm(), (3, 2, 0)),
     "sum of rows": (samples.sum_of_rows(), (2, 2, 0)),
     "sum of columns": (samples.sum_of_columns("f64"), (2, 2, 0)),

@@ -19,7 +19,7 @@ computed with at all: of them there are loads, stores, `where` and `cast`.
 
 Reductions are `sum prod max min any all argmax argmin`. argmax and argmin give the position (i64,
 counted over all axes of the reduction) of the first largest or smallest; NaN counts as both. any
-and all are of b1.
+and all are of b1. Code generators have one more (`online_sums.py`).
 """
 
 from __future__ import annotations

@@ -11,9 +11,21 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from anyshape.codegen.llvm.emitter import Emitter, States
+from anyshape.codegen.llvm.online_sums import OnlineSum
 from anyshape.codegen.llvm.reductions import Folding
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.loops.expr import Axis
+from anyshape.loops.kernels import Stage
+from anyshape.loops.online_sums import ONLINE_SUMS
+
+
+def foldings_of(stage: Stage) -> list[Folding]:
+    return [
+        (OnlineSum if f.fold in ONLINE_SUMS else Folding)(
+            f.fold, f.value.dtype if f.fold.startswith("arg") else f.dtype, f.dtype
+        )
+        for f in stage.folds
+    ]
 
 
 class StageFolds(NamedTuple):

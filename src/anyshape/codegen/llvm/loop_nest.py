@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from anyshape.codegen.llvm.casts import cast
-from anyshape.codegen.llvm.cooperative_reduce import StageFolds, ThreadTeam
+from anyshape.codegen.llvm.cooperative_reduce import StageFolds, ThreadTeam, foldings_of
 from anyshape.codegen.llvm.emitter import Emitter, IrValue, Loop, StageScope, States
 from anyshape.codegen.llvm.interleave import compute_together
 from anyshape.codegen.llvm.memory import store
 from anyshape.codegen.llvm.plan import LONG, can_be_shared
 from anyshape.codegen.llvm.prefetch import emit_prefetch, prefetchable_loads
-from anyshape.codegen.llvm.reductions import FLUSH, Scanning, foldings_of
+from anyshape.codegen.llvm.reductions import FLUSH, Scanning
 from anyshape.codegen.llvm.sizes import narrow_size, wide_size
 from anyshape.loops.expr import Axis
 from anyshape.loops.kernels import Stage

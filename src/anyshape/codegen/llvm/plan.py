@@ -26,6 +26,7 @@ from anyshape.loops.collapsed_axes import (
 from anyshape.loops.expr import WIDTH, Axis, Scalar
 from anyshape.loops.kernels import Kernel, Stage
 from anyshape.loops.memory_plan import ALIGNMENT
+from anyshape.loops.online_sums import ONLINE_SUMS
 from anyshape.loops.value_range import value_range
 from anyshape.loops.vector_axis import (
     accesses,
@@ -212,7 +213,12 @@ def _plan(
 
 def element_costs(kernel: Kernel, column: Axis | None) -> tuple[int, ...]:
     """Instructions for each element of a stage, roughly."""
-    return tuple(sum(map(_cost, _in_vectors(kernel, stage, column))) + 1 for stage in kernel.stages)
+    return tuple(
+        sum(map(_cost, _in_vectors(kernel, stage, column)))
+        + _FUNCTION * sum(fold.fold in ONLINE_SUMS for fold in stage.folds)
+        + 1
+        for stage in kernel.stages
+    )
 
 
 def _is_worth_sharing(kernel: Kernel, costs: tuple[int, ...], points: int) -> bool:

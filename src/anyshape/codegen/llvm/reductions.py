@@ -14,7 +14,7 @@ from anyshape.codegen.llvm.arithmetic import ROWS, OperationCall
 from anyshape.codegen.llvm.casts import cast
 from anyshape.codegen.llvm.emitter import Emitter, IrValue, States
 from anyshape.loops.expr import FLOATS, Dtype
-from anyshape.loops.kernels import Scan, Stage
+from anyshape.loops.kernels import Scan
 from anyshape.support.lazy_dataclass import dataclass
 
 #: rounds of the innermost loop after which a first accumulator is flushed
@@ -188,13 +188,6 @@ def _some_lanes(e: Emitter, type_: str, text: str, begin: int, count: int) -> st
 
 def _true(lanes: int) -> str:
     return "splat (i1 true)" if lanes else "true"
-
-
-def foldings_of(stage: Stage) -> list[Folding]:
-    return [
-        Folding(f.fold, f.value.dtype if f.fold.startswith("arg") else f.dtype, f.dtype)
-        for f in stage.folds
-    ]
 
 
 @dataclass(frozen=True, slots=True)

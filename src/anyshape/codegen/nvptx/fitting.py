@@ -15,7 +15,7 @@ def fits(rule: LaunchRule, sizes: Sequence[int]) -> bool:
     return (
         all(value_of(size, sizes) % rule.lanes == 0 for size in rule.multiples)
         and all(value_of(size, sizes) >= rule.lanes - 1 for size in rule.at_least)
-        and (not rule.fewest_points or _threads(rule, sizes) >= rule.fewest_points)
+        and (not rule.fewest_points or _points(rule, sizes) >= rule.fewest_points)
         and ((rule.index_bits == 64 and not rule.near) or _is_near(rule, sizes))
         and all(value_of(size, sizes) < COORDINATES for size in rule.near)
         and (not rule.each or rule.lanes <= value_of(rule.length, sizes) <= _longest(rule))
@@ -33,8 +33,11 @@ def value_of(size: Size, sizes: Sequence[int]) -> int:
     return evaluate(size, values)
 
 
-def _threads(rule: LaunchRule, sizes: Sequence[int]) -> int:
-    return value_of(rule.points, sizes) * -(-value_of(rule.length, sizes) // rule.lanes)
+def _points(rule: LaunchRule, sizes: Sequence[int]) -> int:
+    """Rows, or points and vectors that a thread takes each."""
+    points = value_of(rule.points, sizes)
+    vectors = -(-value_of(rule.length, sizes) // rule.lanes) if rule.form == "columns" else 1
+    return points * vectors
 
 
 def _is_near(rule: LaunchRule, sizes: Sequence[int]) -> bool:

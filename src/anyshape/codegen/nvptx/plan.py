@@ -31,6 +31,7 @@ from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, Scalar, reached
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.linear import coefficient
+from anyshape.loops.online_sums import with_online_sums
 from anyshape.loops.stages import all_roots
 from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -179,7 +180,14 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         return (*_busy(kernel, column, choice), *plans)
     widths = [width for buffer, width in _widths(kernel).items() if buffer not in kernel.private]
     lanes = access // max(widths, default=access) if wide is None else wide.lanes
-    return (*_held(kernel, lanes, wide, choice), *plans)
+    held = tuple(_held(kernel, lanes, wide, choice))
+    # What is not in registers is read by each stage.
+    online = with_online_sums(kernel)
+    if online is not kernel:
+        wide = _wide(online, form, column, access)
+        narrow = GpuPlan(form, _kernel_plan(online, column, 1))
+        plans = (narrow,) if wide is None else (wide, narrow)
+    return (*held, *plans)
 
 
 def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -> Iterator[GpuPlan]:

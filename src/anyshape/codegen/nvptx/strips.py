@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anyshape.codegen.llvm.cooperative_reduce import StageFolds
+from anyshape.codegen.llvm.cooperative_reduce import StageFolds, foldings_of
 from anyshape.codegen.llvm.emitter import Emitter, States
-from anyshape.codegen.llvm.reductions import Scanning, foldings_of
+from anyshape.codegen.llvm.reductions import Scanning
 from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.nvptx.block_group import HAS_PARTS, block_barrier, bytes_of, exchange
 from anyshape.codegen.nvptx.block_reduce import (
