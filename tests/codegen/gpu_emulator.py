@@ -2,15 +2,14 @@
 started by the same host code.
 
 What the threads of a block have of their own is given to the function; barriers and shuffles are
-calls of Python, where the threads wait for each other. The driver is a function of Python, too.
+calls of Python, where the threads wait for each other (`gpu_threads.py`). The driver is a function
+of Python, too.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
-import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -48,7 +47,8 @@ from anyshape.runtime.loader.symbols import find_symbol
 from anyshape.runtime.loader.torch_abi import torch_abi
 from anyshape.support.lazy_dataclass import replace
 from tests.codegen.gpu_instructions import for_host
-from tests.codegen.gpu_matrices import instruction, matrices_for_host
+from tests.codegen.gpu_matrices import READ, WRITTEN, instruction, matrices_for_host
+from tests.codegen.gpu_threads import Meeting, Turns, current_number
 from tests.codegen.jit import host_machine, optimized
 
 _REGISTERS = ("tid.x", "tid.y", "ntid.x", "ntid.y", "ctaid.x", "nctaid.x")
@@ -75,6 +75,8 @@ _MEMSET: Final = ctypes.CFUNCTYPE(
 GROUP_THREADS: Final = 64
 #: Blocks that there is room for.
 _ROOM: Final = 4
+#: What a launch gives where threads wait for others that are gone.
+_STUCK: Final = 702
 _STREAM: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)
 _HOST_FUNCTION: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 
@@ -406,66 +408,62 @@ class Gpu:
         name, _, threads_meet = self._functions[function - 1]
         self.started.append(Started(name, grid, (x, y), shared, blocks_meet))
         (arguments,) = (ctypes.c_void_p * 1).from_address(params)
-        waiting: list[threading.Thread] = []
+        turns = Turns()
         for block in range(grid if self._runs else 0):
             address = self._address(function - 1, block if blocks_meet else 0)
-            waiting += _run(address, block, grid, (x, y), arguments, threads_meet)
-            while waiting and (not blocks_meet or block == grid - 1):
-                waiting.pop().join()
+            _start(turns, address, block, grid, (x, y), arguments, threads_meet)
+            is_last = block == grid - 1
+            if (is_last or not blocks_meet) and not turns.run():
+                return _STUCK
         return 0
 
 
-def _run(
-    address: int, place: int, grid: int, block: tuple[int, int], arguments: Any, together: bool
-) -> list[threading.Thread]:
-    """A block: its threads, which are under way, or none if it is done."""
+def _start(
+    turns: Turns,
+    address: int,
+    place: int,
+    grid: int,
+    block: tuple[int, int],
+    arguments: Any,
+    together: bool,
+) -> None:
+    """A block: its threads take part, or it is done where they do not wait for each other."""
     wait, swap = ctypes.CFUNCTYPE(None), ctypes.CFUNCTYPE(*[ctypes.c_int32] * 4)
     call = ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
     given = [ctypes.c_void_p, *[ctypes.c_int32] * 6, wait, swap, wait, call]
     entry = ctypes.CFUNCTYPE(None, *given)(address)
     width, height = block
     count = width * height
-    barrier = threading.Barrier(count)
-    warps = [threading.Barrier(32) for _ in range(-(-count // 32))]
-    slots = [0] * count
-    own = threading.local()
+    barrier = Meeting(turns, count)
+    warps = [Meeting(turns, 32) for _ in range(-(-count // 32))]
 
     def shuffle(value: int, by: int, kind: int) -> int:
-        warp, lane = warps[own.number // 32], own.number % 32
-        slots[own.number] = value
-        warp.wait()
+        number = current_number()
+        lane = number % 32
         # One that is before the first lane is the thread itself.
         from_ = (lane ^ by, lane - by if lane >= by else lane, by % 32)[kind]
-        found = slots[own.number - lane + from_]
-        warp.wait()
-        return found
-
-    places: list[tuple[int, int]] = [(0, 0)] * count
+        return warps[number // 32].wait(lane, value)[from_]
 
     def of_warp(kind: int, read: int, written: int) -> None:
-        """An instruction that the threads of a warp run together: the last one does it for all."""
-        first, warp = own.number - own.number % 32, warps[own.number // 32]
-        places[own.number] = read, written
-        if warp.wait() == 0:
-            instruction(kind, places[first : first + 32])
-        warp.wait()
+        """An instruction that the threads of a warp run together. A thread's own memory is there
+        in its turns alone."""
+        number = current_number()
+        brought = ctypes.string_at(read, READ)
+        made = warps[number // 32].wait(number % 32, brought, partial(instruction, kind))
+        ctypes.memmove(written, made[number % 32], WRITTEN)
 
     def one(number: int) -> None:
-        own.number = number
         coordinates = (number % width, number // width, width, height, place, grid)
         entry(arguments, *coordinates, waiting, swapping, pausing, calling)
 
     calling = call(of_warp)
     waiting, swapping = wait(barrier.wait if together else lambda: None), swap(shuffle)
-    pausing = wait(lambda: time.sleep(1e-4))
-    if not together:
-        for number in range(count):
+    pausing = wait(turns.pause)
+    for number in range(count):
+        if together:
+            turns.add(number, one)
+        else:
             one(number)
-        return []
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    return threads
 
 
 class Emulated:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +19,9 @@ _CALLS: Final[dict[str, tuple[list[str], str]]] = {
     "mma.m16n8k16.row.col.f32.f32": (["<2 x half>"] * 6 + ["float"] * 4, "float"),
 }
 _LANES: Final = 32
+#: Bytes of what a thread gives to an instruction, at most, and of what it gets.
+READ: Final = 40
+WRITTEN: Final = 16
 
 _COPY: Final = """
 define internal void @emu.copy(ptr %to, ptr %from, i32 %size) {
@@ -68,28 +72,26 @@ def _function(kind: int, types: list[str], given: str) -> str:
     return "\n".join(["", *lines, f"  ret {result} {before}", "}", ""])
 
 
-def instruction(kind: int, places: Sequence[tuple[int, int]]) -> None:
-    """Of what all threads have read from, and write to."""
+def instruction(kind: int, read: Sequence[bytes]) -> list[bytes]:
+    """What each thread of a warp gets, of what each has read: `READ` bytes, and `WRITTEN`."""
     if kind < 2:
-        _load(places, turned=kind == 1)
-    else:
-        _multiply(places, torch.bfloat16 if kind == 2 else torch.float16)
+        return _load(read, turned=kind == 1)
+    return _multiply(read, torch.bfloat16 if kind == 2 else torch.float16)
 
 
-def _load(places: Sequence[tuple[int, int]], turned: bool) -> None:
+def _load(read: Sequence[bytes], turned: bool) -> list[bytes]:
     """Four blocks of 8 x 8, of which every eight lanes say where the rows are."""
-    rows = [ctypes.c_uint64.from_address(read).value for read, _ in places]
+    rows = [int.from_bytes(each[:8], sys.byteorder) for each in read]
     data = np.stack([np.frombuffer(ctypes.string_at(row, 16), np.uint16) for row in rows])
     blocks = data.reshape(4, 8, 8)
     if turned:
         blocks = blocks.transpose(0, 2, 1)
     words = np.ascontiguousarray(blocks).view(np.uint32).reshape(4, _LANES)
-    for lane, (_, written) in enumerate(places):
-        ctypes.memmove(written, words[:, lane].tobytes(), 16)
+    return [words[:, lane].tobytes() for lane in range(_LANES)]
 
 
-def _multiply(places: Sequence[tuple[int, int]], dtype: torch.dtype) -> None:
-    words = np.stack([np.frombuffer(ctypes.string_at(read, 40), np.uint32) for read, _ in places])
+def _multiply(read: Sequence[bytes], dtype: torch.dtype) -> list[bytes]:
+    words = np.stack([np.frombuffer(each, np.uint32) for each in read])
     pairs = np.ascontiguousarray(words[:, :6]).view(np.int16).reshape(8, 4, 6, 2)
     halves = torch.from_numpy(pairs.copy()).view(dtype).float()
     # A thread is (g, q); A has rows g and g + 8, columns 2q and 2q + 8.
@@ -98,6 +100,4 @@ def _multiply(places: Sequence[tuple[int, int]], dtype: torch.dtype) -> None:
     sums = np.ascontiguousarray(words[:, 6:]).view(np.float32).reshape(8, 4, 2, 2)
     c = torch.from_numpy(sums.copy()).permute(2, 0, 1, 3).reshape(16, 8)
     made = (a @ b + c).reshape(2, 8, 4, 2).permute(1, 2, 0, 3).reshape(_LANES, 4)
-    results = made.numpy()
-    for lane, (_, written) in enumerate(places):
-        ctypes.memmove(written, results[lane].tobytes(), 16)
+    return [each.tobytes() for each in made.numpy()]
