@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import forward_ad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import is_tensor_like
 
@@ -78,6 +79,18 @@ def scripting(x):
 @program
 def tensor_like(x):
     return x + is_tensor_like(x) * 1 + is_tensor_like(3) * 2 + is_tensor_like([]) * 4
+
+
+@program
+def refined_types(x):
+    read = torch.jit.isinstance(x, Tensor), torch.jit.isinstance(x, (int, float))
+    return x + read[0], read, torch.jit.isinstance(x.shape[0], int)
+
+
+@program
+def without_a_tangent(x):
+    primal, tangent = forward_ad.unpack_dual(x * 2)
+    return primal if tangent is None else x
 
 
 @program
@@ -196,6 +209,23 @@ def test_answers_that_change_are_asked_again() -> None:
         enable_cudnn(True)
         torch.set_num_threads(before)
         torch.autograd.set_detect_anomaly(False)
+
+
+# Torch imports parts of its own that it has deprecated.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_tangent_is_seen() -> None:
+    def f(x):
+        found = forward_ad.unpack_dual(x)
+        return x.sin() if found.tangent is None else found.tangent * 3
+
+    compiled = anyshape.compile(f)
+    for size in (3, 4, 5):
+        x = torch.randn(size)
+        assert torch.equal(compiled(x), x.sin())
+        with forward_ad.dual_level():
+            assert torch.equal(compiled(x), f(x))
+            both = forward_ad.make_dual(x, x + 1)
+            assert torch.equal(compiled(both), (x + 1) * 3)
 
 
 def test_identity_is_guarded() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import torch
 from torch._jit_internal import is_scripting
+from torch.autograd import forward_ad
 from torch.jit._trace import is_tracing
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import (
@@ -156,6 +157,14 @@ def _detect_anomaly(hooks: Hooks, mode: object, check_nan: object = True) -> obj
     return torch.autograd.set_detect_anomaly(mode, check_nan)
 
 
+def _unpack_dual(hooks: Hooks, tensor: Any, *, level: object = None) -> object:
+    """The tensor alone where nothing has a tangent, which the guard of the state says."""
+    if level is not None or _forward._current_level >= 0:
+        raise AbortCapture("a tangent of forward-mode differentiation is read")
+    return forward_ad.UnpackedDualTensor(tensor, None)
+
+
+_forward: Any = forward_ad
 _ASSERT: Any = getattr(torch, "_assert")  # noqa: B009 no stub has it
 _CHECK_WITH: Any = getattr(torch, "_check_with")  # noqa: B009 no stub has them
 _CHECK_IS_SIZE: Any = getattr(torch, "_check_is_size")  # noqa: B009
@@ -221,6 +230,7 @@ MODELS: Final[Models] = {
     check_sizes: lambda hooks, *args: None,
     enter_mode: _enter_mode,
     leave_mode: _leave_mode,
+    forward_ad.unpack_dual: _unpack_dual,
     torch.is_tensor: lambda hooks, value: isinstance(value, torch.Tensor),
     **dict.fromkeys(_FALSE, lambda hooks, *args: False),
     **{function: _guarded(function) for function in _SETTINGS},

@@ -42,6 +42,8 @@ _TORCH_WATCHED: Final = (
     "distributed/fsdp/",
     "distributed/optim/",
     "_functorch/functional_call.py",
+    "_jit_internal.py",
+    "jit/__init__.py",
     "fx/graph_module.py",
     "utils/checkpoint.py",
     "utils/_contextlib.py",
