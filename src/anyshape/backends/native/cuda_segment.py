@@ -78,7 +78,9 @@ def cuda_function(
     helpers = host_helpers(host, abi, index, driver()).code
     with torch.cuda.device(index):
         has_products = any(isinstance(step, Extern) for step in segment.steps)
-        plans = product_plans(index) if has_products else None
+        # In deterministic mode torch refuses products unless its library is told to be so.
+        is_free = not torch.are_deterministic_algorithms_enabled()
+        plans = product_plans(index) if has_products and is_free else None
         table = _Table(list(codes.values()), index, target, 0 if plans is None else plans.head)
     function = python_function(
         built if isinstance(built, Built) else built.result(),

@@ -83,13 +83,15 @@ class ProductPlans:
         return ctypes.addressof(known)
 
     def _made(self, key: Mapping[str, int]) -> Any:
-        """A plan; one without an operation where the library has none, so that it is asked once."""
+        """A plan; one without an operation where the library has none or fails, so that it is
+        asked once: what it has made is never freed."""
         plan = (ctypes.c_int64 * PLAN_WORDS)(*key.values())
-        operation = None if _wants_float16_sums() else self._library.operation(key)
-        if operation is None:
+        try:
+            operation = None if _wants_float16_sums() else self._library.operation(key)
+            chosen = None if operation is None else self._library.proposed(key, operation)
+        except Exception:
             return plan
-        chosen = self._library.proposed(key, operation)
-        if chosen is None:
+        if operation is None or chosen is None:
             return plan
         for name, value in operation._asdict().items():
             plan[plan_word(name)] = value
