@@ -24,6 +24,7 @@ from anyshape.graph.materialize import Materialize
 from anyshape.loops.expr import Dtype
 from anyshape.loops.product_plan import ADDS, HAS_BIAS, IS_FLOAT16, KEY
 from anyshape.loops.program import Area, Buffer, Extern, Repeated, Segment
+from anyshape.runtime.cuda import product_plans
 from anyshape.runtime.cuda.blas import Algorithm, Operation, alignment, factors, key_of
 from anyshape.runtime.cuda.product_plans import ProductPlans
 from anyshape.support.lazy_dataclass import replace
@@ -342,6 +343,21 @@ def test_an_error_of_ours_is_torchs_product() -> None:
     asked = [tuple(key.values()) for key in library.asked]
     assert asked
     assert len(asked) == len(set(asked))
+
+
+def test_float16_sums_are_torchs_as_long_as_they_are_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library, wants = Library(), True
+    monkeypatch.setattr(product_plans, "_wants_float16_sums", lambda: wants)
+    plans = product_plans.ProductPlans(library)
+    function = _each(W[:1])
+    compiled = anyshape.compile(function, dynamic=True, backend=Backend(products=plans.head))
+    with torch.no_grad():
+        for wants in (True, True, False, False):
+            x = torch.ones(3, WIDTH).bfloat16()
+            torch.testing.assert_close(compiled(x), function(x), rtol=2e-2, atol=4e-2)
+            assert bool(library.calls) is not wants
 
 
 class InRounds(Backend):
