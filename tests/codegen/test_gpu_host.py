@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -476,10 +477,24 @@ class _Module:
         return 7
 
 
-def test_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All functions of all kernels, in the order of the table, and a host function."""
+class _Plans:
+    """Stands for plans of products."""
+
+    head = 96
+
+
+@pytest.mark.parametrize("deterministic", [False, True], ids=["", "deterministic"])
+def test_what_is_loaded(deterministic: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All functions of all kernels, in the order of the table, and a host function. In
+    deterministic mode products are torch's, which may refuse them."""
     given: list[Any] = []
     modules: list[_Module] = []
+    plans: list[weakref.ref[_Plans]] = []
+
+    def made_plans(index: int) -> _Plans:
+        made = _Plans()
+        plans.append(weakref.ref(made))
+        return made
 
     def module_of(key: str, text: Callable[[], str], target: GpuTarget, is_rare: bool) -> _Module:
         modules.append(_Module(key.split()[0], text()))
@@ -489,14 +504,17 @@ def test_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
         "gpu_target": lambda index: GpuTarget((9, 0), 78, 200_000),
         "module_of": module_of,
         "driver": lambda: SimpleNamespace(resident_blocks=lambda *_: 528),
+        "product_plans": made_plans,
         "host_helpers": lambda *_: SimpleNamespace(code=SimpleNamespace(address=lambda name: 9)),
         "python_function": lambda *arguments: given.append(arguments),
     }
     for name, function in replaced.items():
         monkeypatch.setattr(cuda_segment, name, function)
+    monkeypatch.setattr(cuda_segment, "_codes", {})
     monkeypatch.setattr(source, "_check_externs", lambda segment, device: None)
     monkeypatch.setattr(torch.cuda, "device", lambda index: nullcontext())
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: deterministic)
 
     def backend(graph: torch.fx.GraphModule, examples: list[Any]) -> Callable[..., Any]:
         with expr.fresh_scope():
@@ -517,6 +535,8 @@ def test_what_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     count = len(TABLE) + 2 * len(modules)
     words = (ctypes.c_int64 * count).from_address(table.address(TABLE_NAME))
     assert list(words[: len(TABLE)])[:3] == [200_000 - 4096, 0, 0]
+    assert words[TABLE.index("products")] == (0 if deterministic else _Plans.head)
+    assert deterministic or plans[0]() is not None, "native code has their address"
     assert not any(words[len(TABLE) :]), "nothing is loaded before it is needed"
     load = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(words[TABLE.index("load")])
     for place in range(len(TABLE), count, 2):

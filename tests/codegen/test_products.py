@@ -19,12 +19,15 @@ from torch.nn import Parameter
 import anyshape
 from anyshape.codegen.host.branches import branches_of
 from anyshape.codegen.host.products import product_of
+from anyshape.codegen.nvptx.choice import GpuChoice
 from anyshape.graph.materialize import Materialize
 from anyshape.loops.expr import Dtype
 from anyshape.loops.product_plan import ADDS, HAS_BIAS, IS_FLOAT16, KEY
-from anyshape.loops.program import Area, Buffer, Extern
+from anyshape.loops.program import Area, Buffer, Extern, Repeated, Segment
+from anyshape.runtime.cuda import product_plans
 from anyshape.runtime.cuda.blas import Algorithm, Operation, alignment, factors, key_of
 from anyshape.runtime.cuda.product_plans import ProductPlans
+from anyshape.support.lazy_dataclass import replace
 from tests.codegen.test_gpu_host import Backend
 
 _POINTER = ctypes.c_void_p
@@ -328,11 +331,79 @@ def test_weights_that_are_elsewhere_at_each_call() -> None:
 
 
 def test_an_error_of_ours_is_torchs_product() -> None:
+    """It is found once: what is made before it stays."""
+
     class Broken(Library):
         def operation(self, key: Mapping[str, int]) -> Operation | None:
+            super().operation(key)
             raise RuntimeError("no")
 
-    _compared(_each(W[:2]), Broken(), torch.bfloat16)
+    library = Broken()
+    _compared(_each(W[:2]), library, torch.bfloat16)
+    asked = [tuple(key.values()) for key in library.asked]
+    assert asked
+    assert len(asked) == len(set(asked))
+
+
+def test_float16_sums_are_torchs_as_long_as_they_are_wanted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    library, wants = Library(), True
+    monkeypatch.setattr(product_plans, "_wants_float16_sums", lambda: wants)
+    plans = product_plans.ProductPlans(library)
+    function = _each(W[:1])
+    compiled = anyshape.compile(function, dynamic=True, backend=Backend(products=plans.head))
+    with torch.no_grad():
+        for wants in (True, True, False, False):
+            x = torch.ones(3, WIDTH).bfloat16()
+            torch.testing.assert_close(compiled(x), function(x), rtol=2e-2, atol=4e-2)
+            assert bool(library.calls) is not wants
+
+
+class InRounds(Backend):
+    """`length` steps from `first` on come again and again, to the last product of an odd number."""
+
+    first, length = 1, 2
+
+    def made(self, segment: Segment, choice: GpuChoice) -> Callable[..., Any]:
+        rounds = (len(segment.steps) - self.first) // self.length
+        while not _is_again(segment, repeated := Repeated(self.first, self.length, rounds)):
+            rounds -= 1
+        self.rounds = rounds
+        return super().made(replace(segment, repeated=repeated), choice)
+
+
+def _is_again(segment: Segment, repeated: Repeated) -> bool:
+    kinds = [type(step) for step in segment.steps]
+    first, length, rounds = repeated
+    return kinds[first:][: length * rounds] == kinds[first:][:length] * rounds
+
+
+@pytest.mark.parametrize("first", [1, 2], ids=["behind products", "behind kernels"])
+def test_products_of_one_matrix_within_rounds_and_without(first: int) -> None:
+    """Where rounds begin and end, groups do."""
+
+    def function(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        begun = x = F.linear(x.sin(), W[2])
+        h = x
+        for weight in [W[0], W[1]] * 4:
+            h = x.sin()
+            x = F.linear(h, weight)
+        return F.linear(h, W[2]).sin(), x.cos(), begun.cos()
+
+    class Rounds(InRounds):
+        pass
+
+    Rounds.first = first + 1
+    library = Library()
+    plans = ProductPlans(library)
+    backend = Rounds(products=plans.head)
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows in (3, 8, 5):
+            x = torch.randn(rows, WIDTH).bfloat16()
+            torch.testing.assert_close(compiled(x), function(x), rtol=2e-2, atol=4e-2)
+    assert backend.rounds >= 7
 
 
 def area(name: str, sizes: tuple[int, ...] = (8, 8), strides: tuple[int, ...] = (8, 1)) -> Area:

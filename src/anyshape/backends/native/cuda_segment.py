@@ -31,7 +31,7 @@ from anyshape.loops.text import kernel_key
 from anyshape.runtime.cuda.branch_streams import branch
 from anyshape.runtime.cuda.code import GpuTarget, Module, gpu_target, module_of
 from anyshape.runtime.cuda.driver import driver
-from anyshape.runtime.cuda.product_plans import product_plans
+from anyshape.runtime.cuda.product_plans import ProductPlans, product_plans
 from anyshape.runtime.loader.build import Loaded, Source, disk_cache, found_or_begun
 from anyshape.runtime.loader.engine import assembly
 from anyshape.runtime.loader.errors import OutOfRangeBefore
@@ -78,8 +78,10 @@ def cuda_function(
     helpers = host_helpers(host, abi, index, driver()).code
     with torch.cuda.device(index):
         has_products = any(isinstance(step, Extern) for step in segment.steps)
-        plans = product_plans(index) if has_products else None
-        table = _Table(list(codes.values()), index, target, 0 if plans is None else plans.head)
+        # In deterministic mode torch refuses products unless its library is told to be so.
+        is_free = not torch.are_deterministic_algorithms_enabled()
+        plans = product_plans(index) if has_products and is_free else None
+        table = _Table(list(codes.values()), index, target, plans)
     function = python_function(
         built if isinstance(built, Built) else built.result(),
         segment,
@@ -185,9 +187,15 @@ class _Table:
     """What the host function has to know of this process: `codegen/nvptx/launch.py`."""
 
     def __init__(
-        self, codes: Sequence[_KernelCode], device: int, target: GpuTarget, products: int = 0
+        self,
+        codes: Sequence[_KernelCode],
+        device: int,
+        target: GpuTarget,
+        products: ProductPlans | None = None,
     ) -> None:
         self._codes = codes
+        # Two threads that ask at once may each be given plans of their own.
+        self._products = products
         #: where checks leave their numbers: the GPU writes to it, and it is read without waiting
         self.checks: torch.Tensor | None = None
         if any(rule.checks for code in codes for rule in code.rules):
@@ -205,7 +213,7 @@ class _Table:
             "checks": 0 if self.checks is None else self.checks.data_ptr(),
             "load": ctypes.cast(self._load, ctypes.c_void_p).value or 0,
             "branch": ctypes.cast(_BRANCH, ctypes.c_void_p).value or 0,
-            "products": products,
+            "products": 0 if products is None else products.head,
         }
         words = [*(first[name] for name in TABLE), *[0, 0] * len(self._functions)]
         self._words = (ctypes.c_int64 * len(words))(*words)

@@ -9,7 +9,7 @@ behind them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from anyshape.loops.program import MOST_BRANCHES, Area, Buffer, Extern, Step, buffers_of
@@ -22,8 +22,10 @@ BEGIN: Final = -1
 END: Final = 0
 
 
-def branches_of(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> dict[int, int]:
-    """By number of a step that is in a group, its place there."""
+def branches_of(
+    steps: Sequence[Step], buffers: Mapping[str, Buffer], borders: Collection[int] = ()
+) -> dict[int, int]:
+    """By number of a step that is in a group, its place there. No group goes on at a border."""
     found: dict[int, int] = {}
     group: list[int] = []
     last: Area | None = None
@@ -35,7 +37,8 @@ def branches_of(steps: Sequence[Step], buffers: Mapping[str, Buffer]) -> dict[in
             # What nobody reads may share its memory with what the next product writes.
             if buffers[target].role != "output" and last_touch[target] == number:
                 shared = None
-        if group and (shared is None or shared != last or len(group) > MOST_BRANCHES):
+        is_end = shared is None or shared != last or number in borders
+        if group and (is_end or len(group) > MOST_BRANCHES):
             if len(group) > 1:
                 found |= {each: place for place, each in enumerate(group)}
             group = []

@@ -8,7 +8,7 @@ differ are in branches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from anyshape.codegen.host.branches import BEGIN, END, branches_of
@@ -67,14 +67,18 @@ class ProductGroups:
     the number of its first step, in parts of which each may be one product."""
 
     def __init__(
-        self, steps: Sequence[Step], buffers: Mapping[str, Buffer], is_asked: bool = True
+        self,
+        steps: Sequence[Step],
+        buffers: Mapping[str, Buffer],
+        is_asked: bool = True,
+        borders: Collection[int] = (),
     ) -> None:
         asked = enumerate(steps) if is_asked else ()
         made = {number: product_of(step, buffers) for number, step in asked}
         self.products = {number: each for number, each in made.items() if each is not None}
         self.parts: dict[int, list[list[int]]] = {}
         groups: list[list[int]] = []
-        for number, place in sorted(branches_of(steps, buffers).items()):
+        for number, place in sorted(branches_of(steps, buffers, borders).items()):
             groups += [] if place else [[]]
             groups[-1].append(number)
         for group in groups:
@@ -88,7 +92,8 @@ class ProductGroups:
 
 class ExternCalls:
     """The C functions that a list of steps calls. `movable`: buffers that may be in each other's
-    place, and what else is in that of each."""
+    place, and what else is in that of each. `borders`: steps from which on another list is meant:
+    rounds call their own."""
 
     def __init__(
         self,
@@ -96,12 +101,13 @@ class ExternCalls:
         own: Sequence[Step],
         known: Known,
         movable: Mapping[str, Sequence[str]],
+        borders: Collection[int] = (),
     ) -> None:
         self._steps = steps
         self._movable = movable
         self._own = own
         self._in_branches = known.abi.branches
-        groups = ProductGroups(own, known.buffers, known.abi.products)
+        groups = ProductGroups(own, known.buffers, known.abi.products, borders)
         self._products = groups.products
         is_grouped = known.abi.products or known.abi.branches
         self._groups = groups.parts if is_grouped else {}

@@ -134,7 +134,10 @@ class Run:
             segment.repeated, segment.steps, known.buffers, self._places(), scratch, ends
         )
         part: LoopBody | None = None
-        calls = ExternCalls(steps, segment.steps, known, self._movable)
+        borders: tuple[int, ...] = ()
+        if rounds is not None:
+            borders = rounds.first, rounds.first + rounds.length * rounds.rounds
+        calls = ExternCalls(steps, segment.steps, known, self._movable, borders)
         number = 0
         while number < len(segment.steps):
             if rounds is not None and number == rounds.first:

@@ -22,8 +22,10 @@ _WITH_BIAS: Final = 4
 #: of CUBLASLT_MATRIX_LAYOUT
 _COUNT, _DISTANCE = 5, 6
 #: of CUBLASLT_MATMUL_PREF
-__WORKSPACE, _REDUCTIONS = 1, 3
+_WORKSPACE_LIMIT, _REDUCTIONS = 1, 3
 _ALIGNMENT: Final = {"b": 5, "a": 6, "c": 7, "d": 8}
+#: whose addresses are in a key, in this order
+_PLACES: Final = ("a", "b", "d", "bias")
 #: CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE: sums of parts are float32, whatever torch's flags allow
 _IN_FLOAT32: Final = 2
 #: What torch gives the library on Hopper.
@@ -113,7 +115,8 @@ class Blas:
         if kind & HAS_BIAS:
             self._set("MatmulDesc", operation, _EPILOGUE, ctypes.c_uint32(_WITH_BIAS))
             # Heuristics ask for its alignment.
-            self._set("MatmulDesc", operation, _BIAS, ctypes.c_void_p(256 + _low(kind, 3)))
+            somewhere = ctypes.c_void_p(256 + alignment(key, "bias") % 16)
+            self._set("MatmulDesc", operation, _BIAS, somewhere)
             if batch > 1:
                 far = ctypes.c_int64(key["bias.batch"])
                 self._set("MatmulDesc", operation, _BIAS_BATCH, far)
@@ -130,7 +133,7 @@ class Blas:
         self._call("MatmulPreferenceCreate", ctypes.byref(preference))
         try:
             limit = ctypes.c_size_t(_WORKSPACE)
-            self._set("MatmulPreference", preference, __WORKSPACE, limit)
+            self._set("MatmulPreference", preference, _WORKSPACE_LIMIT, limit)
             schemes = ctypes.c_uint32(_IN_FLOAT32)
             self._set("MatmulPreference", preference, _REDUCTIONS, schemes)
             for name, attribute in _ALIGNMENT.items():
@@ -155,9 +158,9 @@ def _low(kind: int, place: int) -> int:
 
 
 def alignment(key: Mapping[str, int], name: str) -> int:
-    """Bytes that all matrices of a factor begin at a multiple of."""
-    # Of a row, too: all that follow begin where it ends. Elements have two bytes.
-    bits = _low(key["kind"], "abd".index(name)) | 2 * key[f"{name}.batch"] | 16
+    """Bytes that all matrices of a factor, or all biases, begin at a multiple of."""
+    # Elements have two bytes.
+    bits = _low(key["kind"], _PLACES.index(name)) | 2 * key[f"{name}.batch"] | 16
     return bits & -bits
 
 

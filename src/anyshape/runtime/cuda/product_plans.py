@@ -73,6 +73,8 @@ class ProductPlans:
             alike = tuple([word for n, word in enumerate(key) if n not in _DISTANCES])
             if len(self._plans) >= _MOST or self._alike[alike] >= _MOST_DISTANCES:
                 return 0
+            if _wants_float16_sums():
+                return 0  # as long as it is so
             # Another thread may make the same meanwhile: the first to be kept is used.
             made = self._made(key_of(key))
             with self._lock:
@@ -83,13 +85,15 @@ class ProductPlans:
         return ctypes.addressof(known)
 
     def _made(self, key: Mapping[str, int]) -> Any:
-        """A plan; one without an operation where the library has none, so that it is asked once."""
+        """A plan; one without an operation where the library has none or fails, so that it is
+        asked once: what it has made is never freed."""
         plan = (ctypes.c_int64 * PLAN_WORDS)(*key.values())
-        operation = None if _wants_float16_sums() else self._library.operation(key)
-        if operation is None:
+        try:
+            operation = self._library.operation(key)
+            chosen = None if operation is None else self._library.proposed(key, operation)
+        except Exception:
             return plan
-        chosen = self._library.proposed(key, operation)
-        if chosen is None:
+        if operation is None or chosen is None:
             return plan
         for name, value in operation._asdict().items():
             plan[plan_word(name)] = value
