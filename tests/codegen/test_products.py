@@ -330,8 +330,10 @@ def test_weights_that_are_elsewhere_at_each_call() -> None:
     assert len(library.asked) == 33
 
 
-def test_an_error_of_ours_is_torchs_product() -> None:
-    """It is found once: what is made before it stays."""
+def test_an_error_of_ours_is_torchs_product(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is found once, since what is made before it stays, and told."""
+    told: list[str] = []
+    monkeypatch.setattr(product_plans._notices, "tell", told.append)
 
     class Broken(Library):
         def operation(self, key: Mapping[str, int]) -> Operation | None:
@@ -342,7 +344,8 @@ def test_an_error_of_ours_is_torchs_product() -> None:
     _compared(_each(W[:2]), library, torch.bfloat16)
     asked = [tuple(key.values()) for key in library.asked]
     assert asked
-    assert len(asked) == len(set(asked))
+    assert len(asked) == len(set(asked)) == len(told)
+    assert set(told) == {"products on GPUs are torch's: RuntimeError: no"}
 
 
 def test_float16_sums_are_torchs_as_long_as_they_are_wanted(

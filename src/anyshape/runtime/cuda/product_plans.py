@@ -15,8 +15,10 @@ from typing import Any, Final, Protocol
 
 import torch
 
+from anyshape.events.notices import Notices
 from anyshape.loops.product_plan import HEAD, KEY, PLAN_WORDS, plan_word
 from anyshape.runtime.cuda.blas import Algorithm, Operation, blas, factors, key_of
+from anyshape.runtime.loader.errors import NativeFailed
 
 _MISSING: Final = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 #: Of all shapes; others are torch's.
@@ -25,6 +27,7 @@ _MOST: Final = 1 << 14
 _MOST_DISTANCES: Final = 32
 _DISTANCES: Final = [KEY.index(name) for name in ("b.batch", "d.batch", "bias.batch")]
 _FIRST: Final = 64
+_notices: Final = Notices("native")
 
 
 class Library(Protocol):
@@ -91,7 +94,10 @@ class ProductPlans:
         try:
             operation = self._library.operation(key)
             chosen = None if operation is None else self._library.proposed(key, operation)
-        except Exception:
+        except NativeFailed:
+            return plan
+        except Exception as error:
+            _notices.tell(f"products on GPUs are torch's: {type(error).__name__}: {error}")
             return plan
         if operation is None or chosen is None:
             return plan
