@@ -223,6 +223,33 @@ def test_groups() -> None:
     assert compiled.stats().graphs == 1
 
 
+def test_floats_that_change() -> None:
+    """A cap and a slope beside scores are inputs."""
+    caps = iter(range(2, 100))
+    scores: list[Any] = []
+
+    def score_of(cap: float, slope: float) -> Any:
+        return lambda score, b, h, q, k: cap * torch.tanh(score / cap) + (k - q) * slope
+
+    def function(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return attend(q, k, v, *scores[-1])
+
+    attend = anyshape.compile(
+        lambda q, k, v, cap, slope: flex_attention(q, k, v, score_mod=score_of(cap, slope))
+    )
+
+    def changed(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        scores.append((next(caps) / 4, next(caps) / 8))
+        return function(q, k, v)
+
+    def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return _reference(q, k, v, score_of(*scores[-1]))[0]
+
+    _check(changed, reference, torch.float32)
+    assert attend.stats().graphs <= 3
+    assert attend.stats().eager_calls == 0
+
+
 def test_what_comes_beside() -> None:
     def run(q: Tensor, k: Tensor, v: Tensor) -> Any:
         return flex_attention(q, k, v, alibi, return_aux=AuxRequest(lse=True, max_scores=True))

@@ -289,3 +289,20 @@ def test_no_handler_of_a_mapped_function_sees_the_end_of_its_capture() -> None:
         (found, told), (expected, wanted) = compiled(x), program(x)
         torch.testing.assert_close(found, expected)
         assert told == wanted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_numbers_that_change(dtype: torch.dtype) -> None:
+    """One graph for all floats and sizes beside positions, as for constants in their place."""
+
+    def program(x: Tensor, by: float) -> Tensor:
+        return torch.vmap(lambda n: n * by + (by * 2 - n / x.shape[0]))(x)
+
+    compiled = anyshape.compile(program)
+    for rows, by in ((4, 0.5), (3, 2.0), (6, -1.25), (5, 7.5), (1, 0.0)):
+        x = torch.arange(rows).to(dtype)
+        found, wanted = compiled(x, by), program(x, by)
+        assert found.dtype == wanted.dtype
+        torch.testing.assert_close(found, wanted)
+    assert compiled.stats().graphs <= 3
+    assert compiled.stats().eager_calls == 0

@@ -20,7 +20,7 @@ from anyshape.capture.builtins.control_flow import Stretch
 from anyshape.capture.builtins.model import Hooks
 from anyshape.ops.effects import may_draw
 from anyshape.ops.meta import Meta
-from anyshape.ops.node_meta import CALL, RESULT, SYMBOL
+from anyshape.ops.node_meta import CALL, NUMBER, RESULT, SYMBOL
 from anyshape.ops.op import OpKind
 from anyshape.ops.table import lookup
 
@@ -72,7 +72,7 @@ def _check(node: torch.fx.Node, mapped: set[torch.fx.Node], what: str) -> None:
     kind = None if entry is None else entry.op.lowering
     result = node.meta.get(RESULT)
     others = [each for each in node.all_input_nodes if each not in mapped]
-    metas = [each.meta.get(RESULT) for each in others if SYMBOL not in each.meta]
+    metas = [each.meta.get(RESULT) for each in others if not _is_number(each)]
     if entry is not None and isinstance(result, Meta):
         if kind is OpKind.POINTWISE and all(isinstance(each, Meta) for each in metas):
             of = [each.meta[RESULT] for each in node.all_input_nodes if each in mapped]
@@ -84,6 +84,12 @@ def _check(node: torch.fx.Node, mapped: set[torch.fx.Node], what: str) -> None:
             return
     called = entry.op.name if entry is not None else getattr(node.target, "__name__", node.name)
     raise AbortCapture(f"{what} calls `{called}`, which is not elementwise")
+
+
+def _is_number(node: torch.fx.Node) -> bool:
+    """A size, or a float that changes: as a constant, it is the same for all positions."""
+    is_float = node.op == "placeholder" and RESULT not in node.meta
+    return SYMBOL in node.meta or NUMBER in node.meta or is_float
 
 
 def _is_neutral(other: Any, mapped: list[Any]) -> bool:
