@@ -104,7 +104,7 @@ def test_other_modes_run_eagerly() -> None:
 
 
 def scaled(tensors: list[Tensor], factor: float) -> None:
-    torch._foreach_mul_(tensors, factor)
+    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateImportUsage]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
