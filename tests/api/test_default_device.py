@@ -101,3 +101,18 @@ def test_other_modes_run_eagerly() -> None:
     with torch.device("cpu"), BaseTorchFunctionMode():
         check(compiled, 3)
     assert compiled.stats().eager_calls == 1
+
+
+def scaled(tensors: list[Tensor], factor: float) -> None:
+    torch._foreach_mul_(tensors, factor)  # pyright: ignore[reportPrivateImportUsage]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_factors_of_half_precision_are_on_no_default_device(dtype: torch.dtype) -> None:
+    compiled = anyshape.compile(scaled)
+    for factor in (0.1, 3, 0.3):
+        mine, theirs = ([torch.arange(3.0, dtype=dtype, device="cpu")] for _ in "ab")
+        with torch.device("meta"):
+            compiled(mine, factor)
+            scaled(theirs, factor)
+        assert torch.equal(mine[0], theirs[0])

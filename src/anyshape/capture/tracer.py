@@ -19,7 +19,7 @@ import torch
 from anyshape.capture.abort import AbortCapture, AbortReason, TrialEnds
 from anyshape.capture.externals.native_values import BOUND, BY_IDENTITY, HasValue, key_of_type
 from anyshape.capture.externals.shared_containers import SharedContainers
-from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, plain
+from anyshape.capture.numbers.concolic import TracedFloat, TracedInt, is_traced, plain
 from anyshape.capture.numbers.traced_text import TRACED_VALUES, TracedText, bare
 from anyshape.capture.outline.sites import has_handler, is_caught, sites_on_stack
 from anyshape.capture.policy_protocol import DynamismPolicy
@@ -421,6 +421,8 @@ class Tracer:
                 self.log.append((path, value, False))
             return found
         self._read[path] = found = self._first_read(value, path)
+        if is_traced(found) and type(value) in (int, float):
+            found.given = value
         if self.log is not None:
             self.log.append((path, value, True))
         return found

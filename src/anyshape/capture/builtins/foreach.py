@@ -75,7 +75,8 @@ def _rounded(hooks: Hooks, tensor: Any, factor: object) -> object:
         dtype = tensor.dtype
     if isinstance(factor, torch.Tensor) or dtype not in (torch.bfloat16, torch.float16):
         return factor
-    return hooks.call(torch.full, (), factor, dtype=dtype)
+    # Whatever the default device is: on another one it would take the tensor along, or be refused.
+    return hooks.call(torch.full, (), factor, dtype=dtype, device="cpu")
 
 
 def _has_factors(args: Sequence[object], count: int) -> bool:

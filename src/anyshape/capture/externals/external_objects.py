@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import types
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import torch
@@ -508,8 +508,20 @@ def holds_traced(value: object, depth: int = 0) -> bool:
 _DEEPEST: Final = 20
 
 
-def _parts(kind: Any, value: Any) -> Iterable[object]:
-    if kind in (list, tuple, set, frozenset, torch.Size) or (
+def kinds_in(value: object, depth: int = 0) -> set[type]:
+    """The types of what nested built-in containers hold."""
+    kind: Any = type(value)
+    parts = _parts(kind, value) if depth < _DEEPEST else ()
+    if not parts and not (kind in _NESTED and not value):
+        return {kind}
+    return {each for part in parts for each in kinds_in(part, depth + 1)}
+
+
+_NESTED: Final = frozenset({*SEQUENCES, *SETS, torch.Size, dict, OrderedDict})
+
+
+def _parts(kind: Any, value: Any) -> Collection[object]:
+    if kind in (*SEQUENCES, *SETS, torch.Size) or (
         issubclass(kind, tuple) and hasattr(kind, "_fields")
     ):
         return value

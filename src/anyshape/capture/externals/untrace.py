@@ -40,6 +40,11 @@ def untraced(value: object) -> Any:
     return Untrace().strip(value)
 
 
+def is_same(a: object, b: object) -> bool:
+    """Whether two values are one object in the program, which has plain numbers."""
+    return a is b or bare(a) is bare(b)
+
+
 def concretized(value: object) -> object:
     """A value as an object outside may hold it while the capture goes on: no traced number in it
     that could not be replaced later. What can be changed stays the same object, because the program
@@ -277,7 +282,10 @@ class StrippingHooks(PlainHooks):
     watched: Watched = ()
 
     def set_attribute(self, obj: object, name: str, value: object) -> None:
-        setattr(obj, name, untraced(value))
+        setattr(bare(obj), name, untraced(value))
+
+    def delete_attribute(self, obj: object, name: str) -> None:
+        delattr(bare(obj), name)
 
     def set_item(self, obj: Any, key: object, value: object) -> None:
         obj[untraced(key)] = untraced(_items(value) if type(key) is slice else value)
@@ -287,6 +295,9 @@ class StrippingHooks(PlainHooks):
 
     def store_free(self, frame: object, name: str, value: object) -> object:
         return untraced(value)
+
+    def same(self, a: object, b: object) -> bool:
+        return is_same(a, b)
 
     def inplace(self, name: str, left: object, right: object) -> object:
         return INPLACE[name](left, _items(right) if isinstance(left, _CONTAINERS) else right)

@@ -28,6 +28,7 @@ from anyshape.capture.hooks.class_lookups import (
 )
 from anyshape.capture.hooks.function_attributes import FunctionAttributes
 from anyshape.capture.hooks.transparent_values import TRANSPARENT, Call, transparent_attribute
+from anyshape.capture.numbers.traced_text import bare
 from anyshape.capture.tracer import Tracer
 from anyshape.capture.value_kinds import ATOMS, CODE
 from anyshape.guards.guard import Kind
@@ -389,6 +390,7 @@ class Attributes:
     # -- changing --------------------------------------------------------------------------------
 
     def set(self, obj: object, name: str, value: object) -> None:
+        obj = bare(obj)
         if isinstance(obj, types.ModuleType):
             raise AbortCapture("an attribute of a module is set")
         if isinstance(obj, type):
@@ -405,6 +407,7 @@ class Attributes:
 
     def set_plain(self, obj: object, name: str, value: object) -> None:
         """`object.__setattr__(obj, name, value)`."""
+        obj = bare(obj)
         if type(obj) is types.FunctionType and self.functions.is_own(obj):
             if not self.functions.set(obj, name, value):
                 if self.class_attribute(types.FunctionType, name) is not None:
@@ -455,6 +458,7 @@ class Attributes:
         return True
 
     def delete(self, obj: object, name: str) -> None:
+        obj = bare(obj)
         if isinstance(obj, type | types.ModuleType):
             raise AbortCapture("an attribute of a class or module is deleted")
         own = type(obj).__delattr__

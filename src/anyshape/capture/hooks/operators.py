@@ -15,10 +15,10 @@ import torch
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.containers import change_in_place
 from anyshape.capture.builtins.pure import as_length
-from anyshape.capture.externals.external_objects import SETS, holds_traced
+from anyshape.capture.externals.external_objects import SETS, holds_traced, kinds_in
 from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy_scalar
 from anyshape.capture.externals.side_effects import base_of
-from anyshape.capture.externals.untrace import untraced
+from anyshape.capture.externals.untrace import is_same, untraced
 from anyshape.capture.hooks.base import (
     BUILT_IN,
     NUMBERS,
@@ -41,6 +41,10 @@ _CONTAINERS: Final = (list, tuple, deque, dict, *SETS)
 
 _ORDERS: Final = ("lt", "le", "gt", "ge")
 _PLAIN: Final = ATOMS | {*TRACED}
+_FLOATS: Final = frozenset({float, TracedFloat})
+#: Comparisons of these leave a traced number on the right to the number.
+_LEAVES_INTS: Final = frozenset({int, str, bytes, type(None), *TRACED})
+_LEAVES_FLOATS: Final = _LEAVES_INTS | {float, bool}
 _PLAIN_KIND: Final[dict[type, type]] = {TracedInt: int, TracedFloat: float, TracedText: str}
 #: What the operators of numbers read.
 _READ_BY: Final[dict[type, tuple[type, ...]]] = {TracedInt: (int,), TracedFloat: (int, float)}
@@ -48,6 +52,16 @@ _READ_BY: Final[dict[type, tuple[type, ...]]] = {TracedInt: (int,), TracedFloat:
 
 def _hold_objects(*tuples: Any) -> bool:
     return any(type(item) not in _PLAIN for each in tuples for item in each)
+
+
+def _are_watched(values: object) -> bool:
+    """Whether traced numbers in containers see what native code asks of them. It asks the left one
+    of two, and what is on its right first if that is of a more special class: `5.0 == n` reads
+    digits, `5 == n` does not."""
+    kinds = kinds_in(values)
+    if TracedInt in kinds:
+        return kinds <= _LEAVES_INTS
+    return TracedFloat not in kinds or kinds <= _LEAVES_FLOATS
 
 
 def _has_code(kind: type, name: str) -> bool:
@@ -311,6 +325,8 @@ class OperatorHooks(HooksBase):
             return self._order_of_tuples(name, function, a, b)
         if self._is_compared_natively(a) and self._is_compared_natively(b):
             a, b = self._as_compared(a), self._as_compared(b)
+            if not _are_watched((a, b)):
+                a, b = self.specialized(a, "it is compared"), self.specialized(b, "it is compared")
             return self.natively(function, self.one_object(a), self.one_object(b))
         special = kind_a is not kind_b and _plain_kind(kind_a) in kind_b.__mro__
         attempts = [(a, b, forward), (b, a, mirrored)]
@@ -385,7 +401,7 @@ class OperatorHooks(HooksBase):
             return self._same(a, b)
         except AbortCapture as left:
             self.tracer.leave_for(left)
-        return untraced(a) is untraced(b)
+        return is_same(a, b)
 
     def _same(self, a: object, b: object) -> bool:
         if type(a) in TRACED or type(b) in TRACED:
@@ -394,8 +410,7 @@ class OperatorHooks(HooksBase):
                 return a is b
             if type(a) not in NUMBERS or type(b) not in NUMBERS or bool in (type(a), type(b)):
                 return False
-            fix = self.tracer.specialize
-            return fix(a, "it is compared by `is`") is fix(b, "it is compared by `is`")
+            return a is b or self._is_same_number(a, b)
         if a is None or b is None:
             return a is b
         if type(a) in _SHARED_BY_CHANCE and type(b) in _SHARED_BY_CHANCE:
@@ -412,6 +427,14 @@ class OperatorHooks(HooksBase):
             key = (Kind.DISTINCT, path_a, path_b)
             self.tracer.distinct(key, (path_a, path_b))
         return a is b
+
+    def _is_same_number(self, a: object, b: object) -> bool:
+        """Equal ones may be one object or two, as the caller has made them."""
+        x, y = (self.tracer.specialize(each, "it is compared by `is`") for each in (a, b))
+        if x is y or type(x) is not type(y) or repr(x) != repr(y):
+            return x is y
+        self.tracer.abort("numbers are compared by `is`", "compare them with `==`")
+        return is_same(a, b)
 
     def contains(self, item: Any, container: object) -> bool:
         kind: object = type(container)
@@ -441,8 +464,7 @@ class OperatorHooks(HooksBase):
             if own is None:
                 return self._in_sequence(item, container)
             if isinstance(container, (list, tuple, deque)) and not all(
-                type(part) in ATOMS or type(part) in TRACED
-                for part in (item, *base_of(container).__iter__(container))
+                type(part) in ATOMS for part in (item, *base_of(container).__iter__(container))
             ):
                 return self._in_sequence(item, container)
             return operator.contains(self.operand(container), self.operand(item))
@@ -455,7 +477,9 @@ class OperatorHooks(HooksBase):
 
     def equals(self, a: object, b: object) -> bool:
         """Whether containers take two objects for equal: they are one, or `==` says so."""
-        if type(a) is float and type(b) is float and a != a and b != b:
+        both = (a, b)
+        is_nan = any(type(x) is float and math.isnan(x) for x in both)
+        if is_nan and a is not b and _FLOATS.issuperset(map(type, both)):
             self.tracer.abort("NaN is looked for by its identity")
         return a is b or self.truth(self.compare("eq", a, b))
 

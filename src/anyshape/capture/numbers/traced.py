@@ -49,6 +49,8 @@ class TracedInt(int):
 
     expr: Expr
     tracer: NumberTracer
+    #: the object outside that it stands for, if it is an input as it is
+    given: object = None
 
     def __new__(cls, value: int, expr: Expr, tracer: NumberTracer) -> TracedInt:
         made = int.__new__(cls, value)
@@ -75,6 +77,10 @@ class TracedInt(int):
         return (self if self.tracer.active else plain(self)), 1
 
     @property
+    def __dict__(self) -> dict[str, object]:  # pyright: ignore[reportIncompatibleVariableOverride] ours
+        raise AttributeError("'int' object has no attribute '__dict__'")
+
+    @property
     def imag(self) -> Literal[0]:
         return 0
 
@@ -86,21 +92,22 @@ class TracedInt(int):
 class TracedFloat(float):
     """A float beside a recipe, which belongs to the tracer, that computes it anew at run time."""
 
-    __slots__ = ("formula", "node", "quotient", "source", "tracer")
+    __slots__ = ("formula", "given", "node", "quotient", "source", "tracer")
 
     node: Any
     tracer: NumberTracer
     #: what it is of sizes, where that is known: see `formulas.py` and `quotients.py`
     formula: Any
     quotient: Any
-    #: where the program has it from, if it is an input as it is
+    #: where the program has it from, if it is an input as it is, and the object that it stands for
     source: Any
+    given: object
 
     def __new__(cls, value: float, node: object, tracer: NumberTracer) -> TracedFloat:
         made = float.__new__(cls, value)
         made.node = node
         made.tracer = tracer
-        made.formula = made.quotient = made.source = None
+        made.formula = made.quotient = made.source = made.given = None
         return made
 
     __class__ = property(lambda self: float)  # pyright: ignore[reportIncompatibleMethodOverride] ours

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import torch
 
-from anyshape.capture.numbers.traced import TracedFloat, TracedInt, plain
+from anyshape.capture.numbers.traced import TracedFloat, TracedInt, is_traced, plain
 from anyshape.support.lazy_dataclass import dataclass
 
 
@@ -97,7 +97,10 @@ for _name in dir(str):
 
 
 def bare(value: object) -> Any:
-    """The plain number or text behind a traced one, without a guard; anything else as it is."""
+    """The plain number or text behind a traced one, without a guard, and the very object that the
+    program was given; anything else as it is."""
+    if is_traced(value) and value.given is not None:
+        return value.given
     return str.__str__(value) if type(value) is TracedText else plain(value)
 
 
