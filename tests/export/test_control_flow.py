@@ -250,3 +250,20 @@ def test_compiled_too():
             x = torch.rand(size, 3) * sign
             torch.testing.assert_close(compiled(x), module.plainly(x))
     assert compiled.stats().graphs == 1
+
+
+def test_a_region_takes_numbers_of_before_a_decision_on_data() -> None:
+    """Also in the call that compiles, which has no value of them in the graph behind it."""
+
+    def scaled(x: torch.Tensor) -> torch.Tensor:
+        count = int((x.abs() * 3).sum().item())
+        y = x.sin()
+        if count > 4:
+            y = y + count
+        body: Any = lambda row: row * y[0] + count  # noqa: E731 its type is not the parameter's
+        return torch_map(body, x)
+
+    compiled = anyshape.compile(scaled, dynamic=True)
+    for size in (3, 2, 4, 3, 1):
+        x = torch.linspace(-1, 1, 4 * size).view(size, 4)
+        torch.testing.assert_close(compiled(x), scaled(x))

@@ -470,3 +470,35 @@ def test_a_gradient_is_required_twice() -> None:
     result = anyshape.compile(lambda x: (x * 2).requires_grad_())(x)
     assert result.requires_grad
     assert result.is_leaf
+
+
+def _doubled(x: Tensor) -> Tensor:
+    return (x * 2).tanh() * x
+
+
+def _of_a_tensor(x: Tensor) -> Tensor:
+    y = x.sin() * x
+    if x.sum() > 0:
+        y = y * 2
+    return checkpoint(_doubled, y, use_reentrant=False)
+
+
+def _of_a_number(x: Tensor) -> Tensor:
+    y, count = x * 2, int((x > 0).sum().item())
+    if count > 4:
+        y = y.exp()
+    return checkpoint(lambda z: _doubled(z * count) + y, x.cos(), use_reentrant=False)
+
+
+@pytest.mark.parametrize("run", [_of_a_tensor, _of_a_number])
+def test_behind_a_decision_on_data(run: Callable[[Tensor], Tensor]) -> None:
+    """The call that compiles has what an earlier graph hands on at hand in its backward, too."""
+    compiled = anyshape.compile(run, dynamic=True)
+    for n in (3, 5, 3, 0, 1, 7):
+        found: list[Tensor | None] = []
+        for call in (run, compiled):
+            torch.manual_seed(n)
+            x = torch.randn(n, 4, requires_grad=True)
+            call(x).sum().backward()
+            found.append(x.grad)
+        torch.testing.assert_close(*found)

@@ -170,6 +170,20 @@ def _into_channels(x: Tensor) -> Tensor:
     return F.relu(y, inplace=True) * 2
 
 
+def _mul_all(y: Tensor) -> None:
+    y.t().mul_(2)
+
+
+def _first_rows(y: Tensor) -> None:
+    y[:2].unsqueeze(1).add_(B)
+
+
+def _chunks(x: Tensor) -> Tensor:
+    y = torch.ones_like(x) * 2
+    y.chunk(2, 1)[1].t()[1:].mul_(3)
+    return x * V * y
+
+
 PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "relu_": _written(_product, lambda y: y.relu_()),
     "relu, asked for": _written(_product, lambda y: F.relu(y, inplace=True)),
@@ -205,6 +219,9 @@ PROGRAMS: dict[str, Callable[[Tensor], Any]] = {
     "channels last": _into_channels,
     "transposed": _written(_product, lambda y: y.t().mul_(2), lambda y: y.unsqueeze(0).add_(1)),
     "part of several": _written(_product, lambda y: y.view(-1, 2, 3).select(1, 0).mul_(2)),
+    "views of a part": lambda x: _written(lambda x: (x * V).sort(0)[0], _mul_all)(x),
+    "first rows of a part": lambda x: _written(lambda x: (x * V).sort(0)[0], _first_rows)(x),
+    "views of a chunk": lambda x: _chunks(x),
     "addcmul": _written(_product, lambda y: y.addcmul_(V, B, value=2), lambda y: y.lerp_(B, 0.3)),
     "part of a part": lambda x: _part_of_part(x),
     # -- results that share memory
@@ -576,3 +593,31 @@ def test_gradient_penalty_through_batch_norm() -> None:
         first, _ = compiled(x), compiled(x * 2)
         (grad,) = torch.autograd.grad(first.sum(), x, create_graph=True)
         assert torch.autograd.grad(grad.square().sum(), x)[0].isfinite().all()
+
+
+def _with_gaps_written(x: Tensor) -> tuple[Tensor, Tensor]:
+    y = x.t()[::2].select_scatter(x[:, 0].sin(), 0, 0)
+    y.clamp_(min=0)
+    return y, y * 2
+
+
+STRIDES: dict[str, Callable[[Tensor], tuple[Tensor, ...]]] = {
+    "expanded, kept for the gradient": lambda x: ((x * 2).softmax(1)[:, None].expand(-1, 3, -1),),
+    "expanded in front": lambda x: (lambda y: (y.expand(2, *y.shape), y.sin() * 2))(x * 2 + 1),
+    "windows of what is kept": lambda x: ((x * 2).softmax(1).unfold(1, 3, 2),),
+    "gaps of what is kept": lambda x: ((x * 2).softmax(1)[:, ::2],),
+    "a copy with gaps": _with_gaps_written,
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_results_have_the_strides_of_eager_code(name: str) -> None:
+    function = STRIDES[name]
+    compiled = anyshape.compile(function, dynamic=True)
+    for size in (4, 3, 5, 1):
+        x = torch.randn(size, WIDTH, requires_grad=True)
+        want, got = function(x), compiled(x)
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+        assert [each.stride() for each in got] == [each.stride() for each in want]
+        grads = [torch.autograd.grad([(e * e).sum() for e in each], [x])[0] for each in (want, got)]
+        torch.testing.assert_close(grads[1], grads[0], rtol=1e-4, atol=1e-5)

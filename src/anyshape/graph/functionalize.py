@@ -248,10 +248,14 @@ class _Functionalize:
                 for step in steps[:-1]:
                     source = self._sources[step]
                     assert source is not None
-                    if not source.is_itself and not is_part(source.node):
+                    # Of several views, the one that was taken has put its value into the base.
+                    if not source.is_itself and not isinstance(result_of(step), tuple | list):
                         value = self._embedded(step, value)
         except NoGradient as why:
             raise Unlowerable(f"a result requires grad, and a write in place: {why}") from None
+        layout = result_of(root).layout
+        if not isinstance(layout, Dense) and layout != value.meta.layout:
+            raise Unlowerable("a result requires grad, and a write to a tensor with gaps")
         self._mapped[root] = value.node
         self._version[root] += 1
 

@@ -382,12 +382,13 @@ def _apart(output: Any, in_kept: bool) -> Any:
     """A tensor that may be written to: what is a view here is none for the program."""
     if not isinstance(output, torch.Tensor) or not output._is_view():
         return output
-    if in_kept and 0 not in output.stride():
-        return torch.empty_strided(
-            output.size(), output.stride(), dtype=output.dtype, device=output.device
-        ).copy_(output)
     if in_kept:
-        return output.clone(memory_format=torch.preserve_format)
+        size, strides = output.size(), output.stride()
+        own = torch.empty_strided(size, strides, dtype=output.dtype, device=output.device)
+        # Of elements that are shown several times there is one to copy.
+        once = tuple(slice(None) if stride else slice(1) for stride in strides)
+        own[once].copy_(output[once])
+        return own
     place = (output.storage_offset(), output.size(), output.stride())
     return output.new_empty(0).set_(output.untyped_storage(), *place)
 

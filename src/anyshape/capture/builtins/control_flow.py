@@ -237,12 +237,15 @@ def _stacked(metas: Sequence[Meta], length: Size, values: Sequence[torch.Tensor]
 
 
 def values_of(hooks: Hooks, nodes: Sequence[torch.fx.Node]) -> list[object]:
-    recorder = hooks.recorder
-    found: dict[Any, Any] = {node: example for node, _, example in recorder.segment.inputs}
+    recorder, segment = hooks.recorder, hooks.recorder.segment
+    # What an earlier segment hands on has no example.
+    inputs = [(node, example) for node, _, example in segment.inputs if example is not None]
+    found: dict[Any, Any] = dict(inputs)
     for known in list(recorder._known.values()):
         alive = known.alive() if isinstance(known.alive, weakref.ref) else known.alive
-        if type(known.node) is torch.fx.Node and alive is not None:
-            found.setdefault(known.node, alive)
+        node = known.node if known.segment is segment else segment.nodes.get(known)
+        if type(node) is torch.fx.Node and alive is not None:
+            found.setdefault(node, alive)
 
     def value(node: object) -> Any:
         if type(node) is not torch.fx.Node:
