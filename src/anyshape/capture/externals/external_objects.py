@@ -509,7 +509,7 @@ _DEEPEST: Final = 20
 
 
 def _parts(kind: Any, value: Any) -> Iterable[object]:
-    if kind in (list, tuple, set, frozenset, torch.Size) or (
+    if kind in (list, tuple, set, frozenset, torch.Size, deque) or (
         issubclass(kind, tuple) and hasattr(kind, "_fields")
     ):
         return value

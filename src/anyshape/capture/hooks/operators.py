@@ -50,6 +50,11 @@ def _hold_objects(*tuples: Any) -> bool:
     return any(type(item) not in _PLAIN for each in tuples for item in each)
 
 
+def _are_sequences_of_a_kind(*values: object) -> bool:
+    kinds = {type(each) for each in values}
+    return kinds <= {tuple, torch.Size} or kinds in ({list}, {deque})
+
+
 def _has_code(kind: type, name: str) -> bool:
     """Whether a class has a special method that is no native slot."""
     found = special_method(kind, name)
@@ -308,9 +313,12 @@ class OperatorHooks(HooksBase):
             if not defines(other, forward, mirrored, "__eq__"):
                 return concolic.compare(function, self.operand(a), self.operand(b))
         if kind_a is tuple and kind_b is tuple and name in _ORDERS and _hold_objects(a, b):
-            return self._order_of_tuples(name, function, a, b)
+            return self._by_items(name, function, a, b)
         if self._is_compared_natively(a) and self._is_compared_natively(b):
             a, b = self._as_compared(a), self._as_compared(b)
+            if _are_sequences_of_a_kind(a, b) and holds_traced(b):
+                # Floats and flags in the left one would read the digits of traced integers.
+                return self._by_items(name, function, a, b)
             return self.natively(function, self.one_object(a), self.one_object(b))
         special = kind_a is not kind_b and _plain_kind(kind_a) in kind_b.__mro__
         attempts = [(a, b, forward), (b, a, mirrored)]
@@ -321,9 +329,7 @@ class OperatorHooks(HooksBase):
             return self.same(a, b) is (function is operator.eq)
         return _unsupported(function, a, b)
 
-    def _order_of_tuples(
-        self, name: str, function: Callable[..., object], a: object, b: object
-    ) -> object:
+    def _by_items(self, name: str, function: Callable[..., object], a: object, b: object) -> object:
         """By the first items that differ: those behind them, objects that nothing compares, are not
         looked at."""
         mine, others = deque(self.iterate(a)), deque(self.iterate(b))
@@ -332,7 +338,7 @@ class OperatorHooks(HooksBase):
                 raise AbortCapture("a tuple with a NaN is compared")  # It is equal to itself there.
             is_plain = type(x) in _PLAIN and type(y) in _PLAIN
             if not ((not is_plain and self.same(x, y)) or self.truth(self.compare("eq", x, y))):
-                return self.compare(name, x, y)
+                return self.compare(name, x, y) if name in _ORDERS else name == "ne"
         return function(len(mine), len(others))
 
     def _as_compared(self, value: object) -> object:
@@ -441,8 +447,7 @@ class OperatorHooks(HooksBase):
             if own is None:
                 return self._in_sequence(item, container)
             if isinstance(container, (list, tuple, deque)) and not all(
-                type(part) in ATOMS or type(part) in TRACED
-                for part in (item, *base_of(container).__iter__(container))
+                type(part) in ATOMS for part in (item, *base_of(container).__iter__(container))
             ):
                 return self._in_sequence(item, container)
             return operator.contains(self.operand(container), self.operand(item))
