@@ -64,6 +64,11 @@ def _are_watched(values: object) -> bool:
     return TracedFloat not in kinds or kinds <= _LEAVES_FLOATS
 
 
+def _are_sequences_of_a_kind(*values: object) -> bool:
+    kinds = {type(each) for each in values}
+    return kinds <= {tuple, torch.Size} or kinds in ({list}, {deque})
+
+
 def _has_code(kind: type, name: str) -> bool:
     """Whether a class has a special method that is no native slot."""
     found = special_method(kind, name)
@@ -322,10 +327,12 @@ class OperatorHooks(HooksBase):
             if not defines(other, forward, mirrored, "__eq__"):
                 return concolic.compare(function, self.operand(a), self.operand(b))
         if kind_a is tuple and kind_b is tuple and name in _ORDERS and _hold_objects(a, b):
-            return self._order_of_tuples(name, function, a, b)
+            return self._by_items(name, function, a, b)
         if self._is_compared_natively(a) and self._is_compared_natively(b):
             a, b = self._as_compared(a), self._as_compared(b)
             if not _are_watched((a, b)):
+                if _are_sequences_of_a_kind(a, b):
+                    return self._by_items(name, function, a, b)
                 a, b = self.specialized(a, "it is compared"), self.specialized(b, "it is compared")
             return self.natively(function, self.one_object(a), self.one_object(b))
         special = kind_a is not kind_b and _plain_kind(kind_a) in kind_b.__mro__
@@ -337,9 +344,7 @@ class OperatorHooks(HooksBase):
             return self.same(a, b) is (function is operator.eq)
         return _unsupported(function, a, b)
 
-    def _order_of_tuples(
-        self, name: str, function: Callable[..., object], a: object, b: object
-    ) -> object:
+    def _by_items(self, name: str, function: Callable[..., object], a: object, b: object) -> object:
         """By the first items that differ: those behind them, objects that nothing compares, are not
         looked at."""
         mine, others = deque(self.iterate(a)), deque(self.iterate(b))
@@ -348,7 +353,7 @@ class OperatorHooks(HooksBase):
                 raise AbortCapture("a tuple with a NaN is compared")  # It is equal to itself there.
             is_plain = type(x) in _PLAIN and type(y) in _PLAIN
             if not ((not is_plain and self.same(x, y)) or self.truth(self.compare("eq", x, y))):
-                return self.compare(name, x, y)
+                return self.compare(name, x, y) if name in _ORDERS else name == "ne"
         return function(len(mine), len(others))
 
     def _as_compared(self, value: object) -> object:
