@@ -112,12 +112,12 @@ def _isqrt(hooks: Hooks, value: object) -> object:
 
 
 def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
-    """A function of numbers: of those that depend on data, the graph computes it. Of sizes as well,
-    where it gives floats that programs make sizes of."""
-    of_sizes = function in _OF_SIZES
+    """A function of numbers: of those that depend on data, the graph computes it; of others as well
+    where it gives a float, which need not be the same in every run."""
+    gives_floats = function not in _QUESTIONS
 
     def model(hooks: Hooks, *args: object) -> object:
-        if of_sizes and any(type(arg) in _TRACED for arg in args):
+        if gives_floats and any(type(arg) in _TRACED for arg in args):
             return recorded(hooks.tracer, function, *args)
         if any(map(is_of_data, args)):
             return hooks.recorder.number(function, args)
@@ -126,7 +126,7 @@ def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
     return model
 
 
-_OF_SIZES: Final = frozenset({math.sqrt, math.log, math.log2, math.log10, math.exp, math.pow})
+_QUESTIONS: Final = frozenset({math.isnan, math.isinf, math.isfinite, math.isclose})
 
 
 def prod(hooks: Hooks, iterable: object, *, start: object = 1) -> object:
@@ -203,8 +203,10 @@ MODELS: Final[Models] = {
         for name in (
             *("isnan", "isinf", "isfinite", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin"),
             *("acos", "atan", "atan2", "log1p", "expm1", "erf", "erfc", "gamma", "lgamma", "fabs"),
-            *("copysign", "fmod", "hypot", "degrees", "radians", "isclose"),
-            *(function.__name__ for function in _OF_SIZES),
+            *("copysign", "fmod", "hypot", "degrees", "radians", "asinh", "acosh", "atanh"),
+            *("cbrt", "exp2", "remainder"),
+            *("sqrt", "log", "log2", "log10", "exp", "pow"),
+            *(function.__name__ for function in _QUESTIONS),
         )
     },
 }
