@@ -95,6 +95,38 @@ def test_what_asks_for_the_value_is_right(name: str, dynamic: bool | None) -> No
     agree(anyshape.compile(RIGHT[name], dynamic=dynamic), RIGHT[name])
 
 
+TOO_LARGE: dict[str, Program] = {
+    "tensor": lambda x, f: x.mul_(torch.tensor(f)),
+    "tensor alone": lambda x, f: x * torch.tensor(f),
+    "tensor of halves": lambda x, f: x.half().mul_(torch.tensor(f, dtype=torch.float16)),
+    "of integers": lambda x, f: x.mul_(torch.tensor(f, dtype=torch.int32)),
+    "element": lambda x, f: x.index_put_((torch.tensor([0]),), torch.tensor(f)),
+    "full": lambda x, f: x.mul_(torch.full((), f)),
+    "fill": lambda x, f: x.fill_(f),
+    "number": lambda x, f: x.mul_(f),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LARGE)
+def test_numbers_that_the_dtype_does_not_have(name: str) -> None:
+    """Some operators refuse them, and `torch.tensor` makes them infinite."""
+    program = TOO_LARGE[name]
+    compiled = anyshape.compile(program)
+    for value in (0.5, 0.25, 1e39, 2.0, -1e39, 70000.0, math.inf, math.nan):
+        given, answers = [torch.ones(3), torch.ones(3)], []
+        for call, x in zip((compiled, program), given, strict=True):
+            try:
+                answers.append(call(x, value))
+            except RuntimeError as error:
+                answers.append(error)
+        ours, eager = answers
+        if isinstance(eager, Tensor):
+            torch.testing.assert_close(ours, eager, equal_nan=True)
+            torch.testing.assert_close(*given, equal_nan=True)
+        else:
+            assert (type(ours), str(ours)) == (type(eager), str(eager))
+
+
 class Reversed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:

@@ -380,6 +380,9 @@ def lower_tensor(c: Lowering, data: Any, **options: Any) -> Value:
         return _written_out(c, data, options)
     if not isinstance(data, int | float | Expr | NumberRef):
         raise NotLowered("a tensor of what are no numbers")
+    if isinstance(data, NumberRef) and c.result.dtype == torch.float32:
+        # Where others refuse a number that is too large for the dtype, it becomes infinite.
+        data = c.values.new((), "f64", lambda _, name=data.name: expr.number(name))
     return _everywhere(c, data, options)
 
 
