@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,12 @@ POINTWISE: dict[str, Program] = {
         2**x,
         torch.add(x, x, alpha=3),
         torch.rsub(x, 1),
+    ),
+    "numbers": lambda x: (
+        x * math.cos(x.shape[0] / 20) + math.exp(-x.shape[0]),
+        x / math.sqrt(x.shape[0]) - math.log2(x.shape[0]),
+        x + math.pow(2, x.shape[0]) * math.tanh(x.shape[0] * 0.1),
+        x * math.fmod(x.shape[0], 1.5) + math.hypot(x.shape[0], 3.0) - math.erf(x.shape[0] / 9),
     ),
     "division": lambda x: (
         torch.div(x * 7, 2, rounding_mode="floor"),

@@ -42,7 +42,7 @@ def written_pointwise(w: Writer, node: Node, call: OpCall) -> str:
             made = row(asked, **taken_by(row, arguments))
             if not isinstance(made, Value):
                 raise NotMapped(f"`{call.op.name}`: it gives several")
-            sizes = w.example(node).shape
+            sizes = _tensor(w.example(node)).shape
             index = tuple(symbol(f"i{dim}") if n != 1 else 0 for dim, n in enumerate(sizes))
             name = _Nodes(w, asked, tuple(sizes), index).of(made.at(index))
         except NotLowered as why:
@@ -57,14 +57,19 @@ class _Asked:
         self._w = w
         self.facts = Facts()
         self.values = Values()
-        self.result = of_tensor(w.example(node))
+        example = w.example(node)
+        self.result = of_tensor(_tensor(example))
+        #: whether it computes a number of numbers
+        self._is_number = not isinstance(example, torch.Tensor)
         #: the arguments that loads stand for
         self.loaded: dict[str, tuple[Any, tuple[int, ...]]] = {}
 
     def value(self, argument: Any) -> Any:
-        if not is_node(argument) and not isinstance(argument, torch.Tensor):
-            return argument
         example = self._w.example(argument)
+        if self._is_number and type(example) in (int, float):
+            example = _tensor(example)
+        elif not is_node(argument) and not isinstance(argument, torch.Tensor):
+            return argument
         if not isinstance(example, torch.Tensor):
             raise NotMapped("a number that is not a constant, where it has to be known")
         name, sizes = f"a{len(self.loaded)}", tuple(example.shape)
@@ -90,6 +95,10 @@ class _Asked:
 
     def __getattr__(self, name: str) -> Any:
         raise NotMapped("more than an expression of its arguments")
+
+
+def _tensor(example: Any) -> torch.Tensor:
+    return example if isinstance(example, torch.Tensor) else torch.tensor(example)
 
 
 def _address(sizes: tuple[int, ...], index: Index) -> Size:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any, Final
@@ -46,6 +47,16 @@ _OPERATORS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     operator.isub: torch.Tensor.sub_,
     operator.imul: torch.Tensor.mul_,
     operator.itruediv: torch.Tensor.div_,
+    # Of numbers that sizes are made into.
+    **{
+        getattr(math, name): getattr(torch, name)
+        for name in (
+            *("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "hypot"),
+            *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
+            *("asinh", "acosh", "atanh", "erf", "erfc", "copysign", "fmod"),
+        )
+    },
+    math.fabs: torch.abs,
 }
 
 
