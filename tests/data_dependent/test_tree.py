@@ -26,7 +26,9 @@ def compare(
         for each in (function, compiled):
             torch.manual_seed(call)
             given = inputs(call)
-            results.append((each(*given), given, torch.rand(1)))
+            result = each(*given)
+            versions = [x._version for x in given if isinstance(x, Tensor)]
+            results.append((result, given, versions, torch.rand(1)))
         torch.testing.assert_close(results[1], results[0], equal_nan=True)
     return compiled.stats()
 

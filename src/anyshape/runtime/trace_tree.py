@@ -37,6 +37,8 @@ class RunValue:
         return f"I[{self.index}]" if self.segment == INPUT else f"S[{self.segment}][{self.index}]"
 
 
+_set_versions: Any = getattr(torch._C, "_autograd")._unsafe_set_version_counter  # noqa: B009 no stub has it
+
 INPUT: Final = -1
 
 #: The inputs of a call, the outputs of the segments so far, how to undo them.
@@ -52,20 +54,24 @@ class Rollback:
     def __init__(self) -> None:
         #: whether something was changed that is not kept here
         self.incomplete = False
-        self._tensors: list[tuple[torch.Tensor, torch.Tensor]] = []
+        self._tensors: list[tuple[torch.Tensor, torch.Tensor, int | None]] = []
         self._generators: list[tuple[torch.Generator, torch.Tensor]] = []
 
     def save(self, changed: torch.Tensor | torch.Generator) -> None:
         if isinstance(changed, torch.Generator):
             self._generators.append((changed, changed.get_state()))
         else:
+            version = None if changed.is_inference() else changed._version
             with torch.no_grad():
-                self._tensors.append((changed, changed.detach().clone()))
+                self._tensors.append((changed, changed.detach().clone(), version))
 
     def undo(self) -> None:
         with torch.no_grad():
-            for tensor, before in reversed(self._tensors):
+            for tensor, before, version in reversed(self._tensors):
                 tensor.copy_(before)
+                if version is not None:
+                    # What autograd has kept of it is as it was.
+                    _set_versions((tensor,), (version,))
         self._tensors.clear()
         for generator, state in reversed(self._generators):
             generator.set_state(state)
