@@ -136,6 +136,11 @@ def as_described(x: Tensor, n: int) -> Tensor:
     return x * n if {"n": n}.items() == {"n": x.size(0)}.items() else x
 
 
+@anyshape.compile(dynamic=True)
+def as_queued(x: Tensor, n: int) -> Tensor:
+    return x * n if deque([n, 1]) == deque([x.size(0), 1]) else x
+
+
 def test_questions_by_kind_fix_nothing() -> None:
     """Floats that change are asked one by one, and sizes are compared with sizes."""
     for value in (0.25, 0.5, 0.75, 0.125):
@@ -143,5 +148,7 @@ def test_questions_by_kind_fix_nothing() -> None:
     for size in (3, 4, 5):
         as_long(torch.ones(size), size)
         as_described(torch.ones(size), size)
+        as_queued(torch.ones(size), size)
     assert weighted.stats().graphs == 2
-    assert as_long.stats().graphs == as_described.stats().graphs == 1
+    for compiled in (as_long, as_described, as_queued):
+        assert compiled.stats().graphs == 1
