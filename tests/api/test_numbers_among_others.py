@@ -6,7 +6,7 @@ compares containers reads digits; and what only a plain number says of itself.""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +29,11 @@ MIXED: Sequence[Program] = (
     lambda x, n: (x, sorted([(True, 0), (n, 1), (2.5, 2)]), max((2.5, 0), (n, 0))),
     lambda x, n: (x, (float(x.size(0)),) == x.shape, x.size(0) in (float(n), 4.0)),
     lambda x, n: (x, n in (float("inf"), 0.5, 5)),
+    lambda x, n: (x, {0: n}.items() == {0: 5.0}.items()),
+    lambda x, n: (x, (0, n) in {0: 5.0}.items()),
+    lambda x, n: (x, {0: 5.0}.items() & {0: n}.items()),
+    lambda x, n: (x, {0: n}.items() < {0: 5.0, 1: 1}.items()),
+    lambda x, n: (x, [OrderedDict({0: n}).items()] == [OrderedDict({0: 5.0}).items()]),
 )
 
 VALUES: Sequence[Any] = (2, 3, 5, 0, 1, 7, 5.0, 0.5, True, 1.0, float("inf"), float("nan"))
@@ -126,11 +131,24 @@ def as_long(x: Tensor, n: int) -> Tensor:
     return x * n if x.shape == (n,) else x
 
 
+@anyshape.compile(dynamic=True)
+def as_described(x: Tensor, n: int) -> Tensor:
+    return x * n if {"n": n}.items() == {"n": x.size(0)}.items() else x
+
+
+@anyshape.compile(dynamic=True)
+def as_queued(x: Tensor, n: int) -> Tensor:
+    return x * n if deque([n, 1]) == deque([x.size(0), 1]) else x
+
+
 def test_questions_by_kind_fix_nothing() -> None:
     """Floats that change are asked one by one, and sizes are compared with sizes."""
     for value in (0.25, 0.5, 0.75, 0.125):
         weighted(torch.ones(2), value)
     for size in (3, 4, 5):
         as_long(torch.ones(size), size)
+        as_described(torch.ones(size), size)
+        as_queued(torch.ones(size), size)
     assert weighted.stats().graphs == 2
-    assert as_long.stats().graphs == 1
+    for compiled in (as_long, as_described, as_queued):
+        assert compiled.stats().graphs == 1

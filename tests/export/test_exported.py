@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -704,3 +705,39 @@ def test_to_torch():
     theirs = exported.to_torch()
     x = torch.randn(9, 4)
     torch.testing.assert_close(theirs.module()(x), net(x))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        *(
+            math.sqrt,
+            math.exp,
+            math.log1p,
+            math.sin,
+            math.erf,
+            math.lgamma,
+            math.radians,
+            math.fabs,
+        ),
+        *(lambda n: math.log(n, 3), lambda n: math.hypot(n, 2), lambda n: math.fmod(n, 3)),
+    ],
+)
+def test_to_torch_has_functions_of_sizes(function: Callable[[float], float]) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, float]:
+        return x * function(x.size(0) / 7 + 1), function(x.size(0) + 1)
+
+    theirs = anyshape.export(program, (torch.randn(5),), dynamic_shapes=("n",)).to_torch().module()
+    for size in (5, 2, 9, 1):
+        x = torch.randn(size)
+        torch.testing.assert_close(theirs(x), program(x))
+
+
+def test_to_torch_names_a_function_that_torch_has_not() -> None:
+    exported = anyshape.export(
+        lambda x: x * math.gamma(x.size(0) + 1),
+        (torch.randn(5),),
+        dynamic_shapes=((Dim("n", max=9),),),
+    )
+    with pytest.raises(CannotExport, match=r"no counterpart of `math\.gamma`"):
+        exported.to_torch()

@@ -6,8 +6,10 @@ torch captures our graph again, in its own way, with dims of its own made of our
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch.fx
@@ -34,7 +36,7 @@ def to_torch(program: Program) -> ExportedProgram:
         )
     peer = import_module("torch.export")
     args, kwargs = example_call(program)
-    module = _with_torch_checks(program.with_changes())
+    module = _as_torch_takes_it(program.with_changes(), program.name)
     try:
         return _exported(peer, program, module, args, kwargs, named=not program.inputs.facts)
     except Exception:
@@ -81,13 +83,45 @@ def _spec(value: object, way: ConditionPath, said: dict[ConditionPath, object]) 
     return said.get(way)
 
 
-def _with_torch_checks(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The graph with torch's own checks in the place of ours, which look at numbers at once."""
+def _as_torch_takes_it(module: torch.fx.GraphModule, name: str) -> torch.fx.GraphModule:
+    """The graph with torch's own checks in the place of ours, which look at numbers at once, and
+    with functions of tensors in the place of Python's, which would fix the sizes they are given."""
     made = torch.fx.GraphModule(module, copy.deepcopy(module.graph))
     for node in list(made.graph.nodes):
         if node.target is results.expect:
             with made.graph.inserting_before(node):
                 made.graph.call_function(torch._check, (node.args[0],))
             made.graph.erase_node(node)
+        elif node.target in _OF_TENSORS:
+            node.target = _of_numbers(_OF_TENSORS[node.target])
+        elif getattr(node.target, "__module__", None) == "math" and node.all_input_nodes:
+            raise CannotExport(
+                function=name,
+                reason=f"torch has no counterpart of `math.{node.target.__name__}`",
+                hints=["use the package itself: `ep.save(path)`"],
+            )
     made.recompile()
     return made
+
+
+def _of_numbers(function: Callable[..., torch.Tensor]) -> Callable[..., object]:
+    def computed(*args: Any) -> object:
+        return function(*(torch.scalar_tensor(arg, dtype=torch.float64) for arg in args)).item()
+
+    return computed
+
+
+_OF_TENSORS: Final[dict[Any, Callable[..., torch.Tensor]]] = {
+    **{
+        getattr(math, name): getattr(torch, name)
+        for name in (
+            *("sqrt", "exp", "exp2", "expm1", "log2", "log10", "log1p", "pow", "hypot"),
+            *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
+            *("asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "copysign", "fmod"),
+        )
+    },
+    math.log: lambda x, *base: torch.log(x) / torch.log(base[0]) if base else torch.log(x),
+    math.fabs: torch.abs,
+    math.degrees: torch.rad2deg,
+    math.radians: torch.deg2rad,
+}

@@ -28,6 +28,8 @@ from anyshape.guards.values import class_attribute
 
 SEQUENCES: Final = (list, tuple, deque)
 SETS: Final = (set, frozenset)
+#: Views of items, and what they are views of.
+ITEMS: Final[dict[Any, Any]] = {type(kind().items()): kind for kind in (dict, OrderedDict)}
 
 #: Native iterators: used up where they are spread into a container.
 ITERATORS: Final = (types.GeneratorType, zip, map, filter, enumerate, reversed, type(iter([])))
@@ -517,7 +519,7 @@ def kinds_in(value: object, depth: int = 0) -> set[type]:
     return {each for part in parts for each in kinds_in(part, depth + 1)}
 
 
-_NESTED: Final = frozenset({*SEQUENCES, *SETS, torch.Size, dict, OrderedDict})
+_NESTED: Final = frozenset({*SEQUENCES, *SETS, *ITEMS, torch.Size, dict, OrderedDict})
 
 
 def _parts(kind: Any, value: Any) -> Collection[object]:
@@ -527,4 +529,6 @@ def _parts(kind: Any, value: Any) -> Collection[object]:
         return value
     if kind is dict or kind is OrderedDict:
         return (*value.keys(), *value.values())
+    if kind in ITEMS:
+        return value
     return (value.start, value.stop, value.step) if kind is slice else ()

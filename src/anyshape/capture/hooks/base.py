@@ -14,6 +14,7 @@ import torch
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.pure import is_constant
 from anyshape.capture.externals.external_objects import (
+    ITEMS,
     SEQUENCES,
     SETS,
     Externals,
@@ -269,7 +270,7 @@ class HooksBase(PlainHooks):
         value = self.operand(value) if protocol == "anything" else self.observe(value, protocol)
         return self.with_plain_numbers(value, reason)
 
-    def with_plain_numbers(self, value: Any, reason: str) -> object:
+    def with_plain_numbers(self, value: Any, reason: str) -> Any:
         """A value with every traced number in it made plain, and guarded."""
         kind = type(value)
         if kind in TRACED:
@@ -283,6 +284,8 @@ class HooksBase(PlainHooks):
                     for part in (value.start, value.stop, value.step)
                 )
             )
+        if kind in ITEMS:
+            return self.with_plain_numbers(ITEMS[kind](value), reason).items()
         if isinstance(value, dict):
             return kind(
                 (self.with_plain_numbers(key, reason), self.with_plain_numbers(item, reason))

@@ -15,7 +15,13 @@ import torch
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.containers import change_in_place
 from anyshape.capture.builtins.pure import as_length
-from anyshape.capture.externals.external_objects import SETS, holds_traced, kinds_in
+from anyshape.capture.externals.external_objects import (
+    ITEMS,
+    SEQUENCES,
+    SETS,
+    holds_traced,
+    kinds_in,
+)
 from anyshape.capture.externals.native_values import as_torch_takes_it, is_numpy_scalar
 from anyshape.capture.externals.side_effects import base_of
 from anyshape.capture.externals.untrace import is_same, untraced
@@ -359,7 +365,7 @@ class OperatorHooks(HooksBase):
     def _as_compared(self, value: object) -> object:
         """A value for native code to compare. Traced numbers in a sequence are compared one by one,
         and watch themselves: `x.shape == (n, 3)` is no reason to fix a size."""
-        if type(value) in (list, tuple, torch.Size):
+        if type(value) in (*SEQUENCES, torch.Size, *ITEMS):
             return self.operand(value)
         return self.specialized(value, "it is compared")
 
@@ -472,6 +478,9 @@ class OperatorHooks(HooksBase):
                 type(part) in ATOMS for part in (item, *base_of(container).__iter__(container))
             ):
                 return self._in_sequence(item, container)
+            if not _are_watched((container, item)):
+                item = self.specialized(item, "it is looked for")
+                container = self.specialized(container, "it is looked into")
             return operator.contains(self.operand(container), self.operand(item))
         except AbortCapture as left:
             self.tracer.leave_for(left)
