@@ -79,3 +79,90 @@ def test_one_graph(name: str) -> None:
         assert same(compiled(x, value), function(x, value))
     assert compiled.stats().graphs <= 2
     assert compiled.stats().eager_calls == 0
+
+
+def caught(x: torch.Tensor, value: float) -> torch.Tensor:
+    try:
+        math.sqrt(value)
+    except ValueError:
+        return x - 1
+    return (x.sin() * x).tanh() * 2
+
+
+UNUSED: dict[str, Callable[..., Any]] = {
+    "a root": lambda x, value: (math.sqrt(value), x + 1)[1],
+    "a quotient": lambda x, value: (1 / (value - 3), x + 1)[1],
+    "a rest": lambda x, value: (1.5 % (value - 3), x + 1)[1],
+    "a power": lambda x, value: (10.0 ** (value * 100), x + 1)[1],
+    "a chain": lambda x, value: (math.exp(value * 300) - value, x + 1)[1],
+    "a root that is caught": caught,
+    "a root of data": lambda x, value: (math.sqrt((x * value).sum().item()), x + 1)[1],
+    "a quotient of data": lambda x, value: (1 / (x[0] * value - 3).item(), x + 1)[1],
+}
+
+
+def outcome(function: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return function(*args)
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        return repr(error)
+
+
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize("name", UNUSED)
+def test_errors_of_numbers_that_nothing_uses(name: str, gradients: bool) -> None:
+    compiled = anyshape.compile(UNUSED[name])
+    for value in (1.0, 2.0, -1.0, 3.0, 4.0, -2.0, 2.5, 1.5):
+        x = torch.ones(3, requires_grad=gradients)
+        found, wanted = (outcome(each, x, value) for each in (compiled, UNUSED[name]))
+        if isinstance(wanted, torch.Tensor):
+            torch.testing.assert_close(found, wanted)
+        else:
+            assert found == wanted, value
+    assert compiled.stats().graphs <= 3
+
+
+def test_effects_before_an_error_of_data() -> None:
+    def function(x: torch.Tensor, seen: list[int]) -> torch.Tensor:
+        seen.append(1)
+        x.add_(1)
+        math.sqrt(x.sum().item())
+        seen.append(2)
+        return x * 2
+
+    compiled = anyshape.compile(function)
+    for value in (1.0, 2.0, -4.0, 3.0, -5.0):
+        (x, ours), (y, eager) = ((torch.full((2,), value), list[int]()) for _ in range(2))
+        found, wanted = outcome(compiled, x, ours), outcome(function, y, eager)
+        assert type(found) is type(wanted)
+        assert ours == eager
+        assert torch.equal(x, y)
+
+
+BY_NAME: dict[str, Callable[..., Any]] = {
+    "digits": lambda x, value: (x * round(value, ndigits=2), round(number=value, ndigits=1)),
+    "an exponent": lambda x, value: (x + pow(value, exp=2), pow(base=value, exp=3)),
+    "a tolerance": lambda x, value: (x, math.isclose(value, 1.25, rel_tol=0.5)),
+    "a tolerance that changes": lambda x, value: (x, math.isclose(value, 1.25, abs_tol=value)),
+    "of data": lambda x, value: (x, math.isclose((x[0] * value).item(), 1.0, rel_tol=0.5)),
+    "text": lambda x, value: (x + 1, str(object=value)),
+    "a base": lambda x, value: (x * int("12", base=8), value),
+    "parts": lambda x, value: (x, complex(real=value, imag=1.0)),
+}
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_arguments_by_name(name: str) -> None:
+    compiled = anyshape.compile(BY_NAME[name])
+    for value in (0.5, 1.125, 1.25, 3.0, 0.5, 7.0):
+        x = torch.ones(3)
+        (found, number), (wanted, expected) = (each(x, value) for each in (compiled, BY_NAME[name]))
+        assert torch.equal(found, wanted)
+        assert repr(number) == repr(expected)
+
+
+def test_a_name_that_a_function_does_not_have() -> None:
+    sine: Any = math.sin
+    compiled = anyshape.compile(lambda x, value: x * sine(angle=value))
+    with pytest.raises(TypeError, match="sin"):
+        compiled(torch.ones(2), 0.5)

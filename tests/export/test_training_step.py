@@ -518,6 +518,24 @@ def test_gradients_are_for_what_required_grad_in_the_export() -> None:
         ep(*rows(4))
 
 
+def test_what_the_program_itself_makes_require_grad() -> None:
+    def step(w: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        w.requires_grad_()
+        loss = (x @ w).tanh().pow(2).mean()
+        (grad,) = torch.autograd.grad(loss, w)
+        return (w - 0.1 * grad).detach(), loss.detach()
+
+    spec = {"w": None, "x": (anyshape.Dim("rows"), None)}
+    ep = anyshape.export(step, (torch.randn(4, 2), torch.randn(3, 4)), dynamic_shapes=spec)
+    for count in (3, 1, 7):
+        w, x = torch.randn(4, 2), torch.randn(count, 4)
+        own = w.clone()
+        torch.testing.assert_close(ep(own, x), step(w, x))
+        assert own.requires_grad is w.requires_grad
+    with pytest.raises(errors.ExportCheckFailed, match=r"w\.requires_grad is False"):
+        ep(own, x)
+
+
 def test_a_loss_without_gradients_is_the_error_that_it_is() -> None:
     with pytest.raises(RuntimeError, match="does not require grad"):
         anyshape.export(lambda x: x.sum().backward(), (torch.ones(3),))

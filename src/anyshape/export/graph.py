@@ -136,11 +136,19 @@ class GraphBuilder:
     def _expect_gradients(
         self, segment: TracedSegment, copies: Mapping[torch.fx.Node, object]
     ) -> None:
-        """A backward in the graph is for the tensors that required grad."""
-        for node, example in zip(copies, segment.examples, strict=True):
+        """A backward in the graph is for the tensors that required grad. The program may have set
+        that of an example since."""
+        given = {
+            guard.path: guard.value.requires_grad
+            for guard in self._trace.guards
+            if guard.kind is Kind.TENSOR
+        }
+        for node, source, example in zip(copies, segment.inputs, segment.examples, strict=True):
             if isinstance(example, torch.Tensor) and example.is_floating_point():
                 found: Any = copies[node]
-                args = (found, example.requires_grad, place_text(place_of(found)))
+                assert isinstance(source, Path), "a tensor is found at a path"
+                expected = given.get(source, example.requires_grad)
+                args = (found, expected, place_text(place_of(found)))
                 self._graph.call_function(results.expect_requires_grad, args)
 
     def _is_given(self, path: Path) -> bool:

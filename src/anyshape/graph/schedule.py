@@ -44,6 +44,7 @@ from anyshape.loops.program import (
     buffers_of,
 )
 from anyshape.loops.text import kernel_text
+from anyshape.ops.effects import raises_on_numbers
 from anyshape.ops.lowering.values import NumberRef
 from anyshape.ops.meta import Dense, strided
 from anyshape.support.lazy_dataclass import dataclass, replace
@@ -133,7 +134,8 @@ def _needed(plan: Plan, steps: Sequence[Step]) -> list[Step]:
     for step in reversed(steps):
         match step:
             case PythonCall():
-                if step.is_number and step.symbol is None and step.result not in numbers:
+                unused = step.is_number and step.symbol is None and step.result not in numbers
+                if unused and not _may_raise(step):
                     continue
                 wanted |= step.reads
                 numbers |= {ref.name for ref in numbers_in((step.args, step.kwargs))}
@@ -147,6 +149,13 @@ def _needed(plan: Plan, steps: Sequence[Step]) -> list[Step]:
                     numbers |= set(step.numbers)
         kept.append(step)
     return kept[::-1]
+
+
+def _may_raise(step: PythonCall) -> bool:
+    """Whether a number may not be there: the program hears of it, also if it does not use it. What
+    sizes are divided by is guarded."""
+    changing = [isinstance(each, NumberRef) for each in step.args]
+    return step.kind == "call_function" and raises_on_numbers(step.target, changing)
 
 
 def numbers_in(tree: object) -> list[NumberRef]:

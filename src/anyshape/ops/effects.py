@@ -7,6 +7,8 @@ they do not, the answer is the one that is safe.
 from __future__ import annotations
 
 import functools
+import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -274,3 +276,24 @@ def _raises(function: Callable[..., Any]) -> tuple[bool, bool, str | None]:
     if effects.divides:
         return kind not in _FAILS_ON_INTEGERS, True, effects.given
     return kind not in _FAILS_ON_INTEGERS, kind is OpKind.INDEX_MAP or effects.indexes, None
+
+
+def raises_on_numbers(function: object, changing: Sequence[bool]) -> bool:
+    """Whether a function of numbers may fail because of what they are. `changing`: which of them
+    are floats, or integers of data; what sizes are divided by has been looked at."""
+    if function in _DIVISIONS:
+        return changing[1]
+    return function not in _OF_ALL_NUMBERS
+
+
+_DIVISIONS: Final = frozenset({operator.truediv, operator.floordiv, operator.mod})
+#: Functions of numbers that are defined for all of them.
+_OF_ALL_NUMBERS: Final = frozenset(
+    {
+        *(operator.add, operator.sub, operator.mul, operator.neg, operator.pos, operator.abs),
+        *(operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge),
+        *(abs, float, bool, min, max, math.isnan, math.isinf, math.isfinite, math.fabs),
+        *(math.copysign, math.hypot, math.degrees, math.radians, math.cbrt, math.atan),
+        *(math.atan2, math.tanh, math.asinh, math.erf, math.erfc),
+    }
+)

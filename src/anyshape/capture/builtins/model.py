@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+from anyshape.capture.abort import AbortCapture
 from anyshape.capture.externals.external_objects import Externals
 from anyshape.capture.externals.side_effects import Journal
 from anyshape.capture.hooks.attributes import Attributes
@@ -61,3 +64,40 @@ class Hooks(Protocol):
 
 #: Models of native functions by the function.
 Models = dict[Any, Callable[..., Any]]
+
+
+def answered(
+    hooks: Hooks,
+    model: Callable[..., Any],
+    function: object,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> Any:
+    """What a model answers for a function. For what it takes by position it has its own names."""
+    if kwargs and not _takes(model, len(args), frozenset(kwargs)):
+        named = _by_position(function, args, kwargs)
+        if named is None or not _takes(model, len(named), frozenset()):
+            raise AbortCapture(f"`{getattr(function, '__name__', function)}` with names")
+        return model(hooks, *named)
+    return model(hooks, *args, **kwargs)
+
+
+@functools.cache
+def _takes(model: Callable[..., Any], count: int, names: frozenset[str]) -> bool:
+    """Whether a model takes so many arguments behind the hooks, and others by these names."""
+    try:
+        inspect.signature(model).bind(None, *[None] * count, **dict.fromkeys(names))
+    except TypeError:
+        return False
+    return True
+
+
+def _by_position(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...] | None:
+    """All arguments in their order; None if some have no place in it, or it is not known."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
+    return None if bound.kwargs else bound.args

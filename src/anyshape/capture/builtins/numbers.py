@@ -116,12 +116,14 @@ def _of_numbers(function: Callable[..., object]) -> Callable[..., object]:
     where it gives a float, which need not be the same in every run."""
     gives_floats = function not in _QUESTIONS
 
-    def model(hooks: Hooks, *args: object) -> object:
-        if gives_floats and any(type(arg) in _TRACED for arg in args):
+    def model(hooks: Hooks, *args: object, **named: object) -> object:
+        if named and any(map(is_of_data, (*args, *named.values()))):
+            raise AbortCapture(f"`{function.__name__}` with names, of a number read from a tensor")
+        if gives_floats and not named and any(type(arg) in _TRACED for arg in args):
             return recorded(hooks.tracer, function, *args)
         if any(map(is_of_data, args)):
             return hooks.recorder.number(function, args)
-        return pure(hooks, function, args, {})
+        return pure(hooks, function, args, named)
 
     return model
 

@@ -21,7 +21,7 @@ from anyshape.boundary_markers import traceable_behind
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins import backward
 from anyshape.capture.builtins import table as natives
-from anyshape.capture.builtins.model import Hooks
+from anyshape.capture.builtins.model import Hooks, answered
 from anyshape.capture.builtins.scripted import python_of
 from anyshape.capture.builtins.tensor_construction import METHODS, TENSOR_TYPE, make
 from anyshape.capture.builtins.triton_kernels import call_of_triton, is_constexpr_function, launch
@@ -116,7 +116,7 @@ class Callables:
             if model is not None:
                 if function not in natives.CALLERS:
                     self._pin(args, kwargs)
-                return model(self._hooks, *args, **kwargs)
+                return answered(self._hooks, model, function, args, kwargs)
             if is_operation(function):
                 self._pin(args, kwargs)
                 return self._hooks.recorder.run(function, args, kwargs)
@@ -252,7 +252,7 @@ class Callables:
             return self._tensor_method(descriptor, (owner, *args), kwargs)
         model = natives.MODELS.get(function)
         if model is not None:
-            return model(self._hooks, *args, **kwargs)
+            return answered(self._hooks, model, function, args, kwargs)
         if is_operation(function):
             return self._hooks.recorder.run(function, args, kwargs)
         if _calls_itself(owner) and function == type.__call__.__get__(owner):
@@ -274,7 +274,7 @@ class Callables:
     ) -> object:
         model = METHODS.get(method)
         if model is not None:
-            return model(self._hooks, *args, **kwargs)
+            return answered(self._hooks, model, method, args, kwargs)
         return self._hooks.recorder.run(method, args, kwargs)
 
     # -- other callables -------------------------------------------------------------------------
@@ -307,7 +307,7 @@ class Callables:
         self._pin(args, kwargs)
         model = natives.MODELS.get(function)
         if model is not None:
-            return model(self._hooks, *args, **kwargs)
+            return answered(self._hooks, model, function, args, kwargs)
         if function.cache_parameters()["maxsize"] == 0:
             return self.call(function.__wrapped__, args, kwargs)
         return self._caches.call(function, is_trusted(function.__module__), args, kwargs)
@@ -399,7 +399,7 @@ class Callables:
         model = natives.MODELS.get(kind)
         if model is not None:
             self._pin(args, kwargs)
-            return model(self._hooks, *args, **kwargs)
+            return answered(self._hooks, model, kind, args, kwargs)
         if issubclass(kind, enum.Enum):
             return classes.member(self._hooks, kind, args, kwargs)
         if classes.is_named_tuple(kind):

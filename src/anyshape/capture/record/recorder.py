@@ -69,7 +69,12 @@ from anyshape.capture.tracer import Tracer
 from anyshape.config import config
 from anyshape.errors import AnyshapeError, InternalError, NeedsDecision, UnknownOperator
 from anyshape.guards.path import Path
-from anyshape.ops.effects import is_mutable, schema_of_extension, writes_untold
+from anyshape.ops.effects import (
+    is_mutable,
+    raises_on_numbers,
+    schema_of_extension,
+    writes_untold,
+)
 from anyshape.ops.families.pinned_layout import dense_in_order
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.ops.meta import Dense, Meta
@@ -189,6 +194,9 @@ class Recorder(Inputs):
             for source in sizes:
                 self.tracer.fix_source(source, f"`{name_of(function)}` of it raises an error")
             raise
+        of_data = [is_of_data(arg) for arg in args]
+        if any(of_data) and raises_on_numbers(function, of_data):
+            self.changes.note_raising(self.tracer.is_caught)
         node = self.graph.call_function(function, tuple(map(self._operand, args)))
         node.meta[NUMBER] = True
         if any(map(is_of_data, args)):
