@@ -18,6 +18,7 @@ from anyshape.errors import CannotExport
 from anyshape.export import results
 from anyshape.export.conditions import ConditionPath
 from anyshape.export.examples import example_call
+from anyshape.export.functions_of_math import OF_TENSORS
 from anyshape.export.program import Program
 
 if TYPE_CHECKING:
@@ -112,16 +113,6 @@ def _of_numbers(function: Callable[..., torch.Tensor]) -> Callable[..., object]:
 
 
 _OF_TENSORS: Final[dict[Any, Callable[..., torch.Tensor]]] = {
-    **{
-        getattr(math, name): getattr(torch, name)
-        for name in (
-            *("sqrt", "exp", "exp2", "expm1", "log2", "log10", "log1p", "pow", "hypot"),
-            *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
-            *("asinh", "acosh", "atanh", "erf", "erfc", "lgamma", "copysign", "fmod"),
-        )
-    },
+    **OF_TENSORS,
     math.log: lambda x, *base: torch.log(x) / torch.log(base[0]) if base else torch.log(x),
-    math.fabs: torch.abs,
-    math.degrees: torch.rad2deg,
-    math.radians: torch.deg2rad,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 import torch.fx
 from torch._ops import OpOverloadPacket
 
+from anyshape.export.functions_of_math import OF_TENSORS
 from anyshape.export.onnx.pointwise import is_derived, written_pointwise
 from anyshape.export.operators import UnknownName, name_of
 from anyshape.ops.bind import OpCall, Unbound, bind_match
@@ -48,15 +48,7 @@ _OPERATORS: Final[dict[Callable[..., Any], Callable[..., Any]]] = {
     operator.imul: torch.Tensor.mul_,
     operator.itruediv: torch.Tensor.div_,
     # Of numbers that sizes are made into.
-    **{
-        getattr(math, name): getattr(torch, name)
-        for name in (
-            *("sqrt", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "hypot"),
-            *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh"),
-            *("asinh", "acosh", "atanh", "erf", "erfc", "copysign", "fmod"),
-        )
-    },
-    math.fabs: torch.abs,
+    **OF_TENSORS,
 }
 
 
