@@ -407,6 +407,38 @@ def test_vectors_that_begin_anywhere_in_rows() -> None:
         assert any(name.startswith("kernel_w1") for name in names), "short rows"
 
 
+ROWS_BY_INDEX: dict[str, tuple[Callable[..., Any], bool]] = {
+    "norm": (lambda t, i: F.layer_norm(F.embedding(i, t), (t.shape[1],)), True),
+    "sum of two": (lambda t, i: t[i] + t[i.flip(0)] * 2, True),
+    "from the end": (lambda t, i: (t[i - 9] * 2).softmax(-1), True),
+    "in the middle": (lambda t, i: t.view(3, 3, -1)[:, 1][i % 3] * 2, True),
+    "columns": (lambda t, i: t.T[i] * 2, False),
+    "elements": (lambda t, i: t[i, i] * 2, False),
+    "a column that moves": (lambda t, i: t[i].gather(1, i[:, None] % t.shape[1]) + t[i], False),
+    "written": (lambda t, i: t.index_copy(0, i.unique(), t[i.unique()] * 3).exp(), False),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_BY_INDEX)
+def test_rows_by_index_are_read_in_vectors(name: str) -> None:
+    """Where rows begin at multiples of vectors, those that are chosen by data do as well."""
+    (function, is_wide), backend = ROWS_BY_INDEX[name], Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    columns = (16, 24, 17, 2, 64, 8)
+    with torch.no_grad():
+        for rows, width in zip((4, 5, 1, 0, 33, 7), columns, strict=True):
+            table = torch.randn(9, width)
+            index = torch.randint(0, min(9, width), (rows,))
+            torch.testing.assert_close(compiled(table, index), function(table, index))
+            # A view whose rows do not begin there.
+            if width == 16:
+                part = torch.randn(9 * 20 + 1)[1:].as_strided((9, 16), (20, 1))
+                torch.testing.assert_close(compiled(part, index), function(part, index))
+    names = {each.name for gpu in backend.gpus for each in gpu.started}
+    if is_wide:
+        assert any("_w4" in each for each in names), names
+
+
 def test_products_of_parts_without_elements() -> None:
     """They begin where there is no memory."""
 

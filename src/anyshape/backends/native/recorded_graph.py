@@ -64,6 +64,8 @@ class _Constant(NamedTuple):
 _copy_together: Final[Callable[..., None]] = vars(torch)["_foreach_copy_"]
 #: So few copies are not worth being one.
 _FEW_COPIES: Final = 3
+#: Bytes from which on a copy by itself is faster: the one of several is made for small ones.
+_LARGE: Final = 1 << 23
 
 
 class Results:
@@ -84,7 +86,7 @@ class Results:
         dtypes: dict[torch.dtype, list[int]] = {}
         for number, block in enumerate(self._blocks):
             own = self._alone.get(number)
-            if own is not None and block.size and is_dense(own.shape, own.strides):
+            if own is not None and 0 < block.size < _LARGE and is_dense(own.shape, own.strides):
                 dtypes.setdefault(own.dtype, []).append(number)
         return [numbers for numbers in dtypes.values() if len(numbers) > _FEW_COPIES]
 

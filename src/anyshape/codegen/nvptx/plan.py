@@ -30,7 +30,6 @@ from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
 from anyshape.loops.expr import WIDTH, Axis, Scalar, reached
 from anyshape.loops.kernels import Kernel
-from anyshape.loops.linear import coefficient
 from anyshape.loops.online_sums import with_online_sums
 from anyshape.loops.stages import all_roots
 from anyshape.loops.vector_axis import accesses, best_column, scalars_of, stride_along
@@ -356,8 +355,9 @@ def _uniform(
         if scalar.op not in ("lt", "ge") or any(arg.op != "index" for arg in scalar.args):
             continue
         a, b = (arg.data for arg in scalar.args)
-        parts = coefficient(a - b, column.symbol)
-        steps = None if parts is None or parts[0] != 1 else _steps(kernel, parts[1])
+        if stride_along(kernel, a - b, column.symbol) != 1:
+            continue
+        steps = _steps(kernel, a - b - of_atom(column.symbol))
         if steps is not None and all(
             each % lanes == 0 if isinstance(each, int) else each in multiples or -each in multiples
             for each in steps
@@ -412,17 +412,15 @@ def _widths(kernel: Kernel) -> dict[str, int]:
 
 
 def _steps(kernel: Kernel, rest: Size) -> list[Size] | None:
-    """By how much an address moves with the other axes, and where it begins; None if that is not
-    plain."""
-    axes = {axis.symbol for axis in kernel.axes}
+    """By how much an address moves with the other axes and with positions that are read, and where
+    it begins; None if that is not plain."""
+    axes = {axis.symbol for axis in kernel.axes} | kernel.positions.keys()
     axes |= {axis.symbol for stage in kernel.stages for axis in stage.axes}
     steps: list[Size] = []
     for monomial, number in terms_of(rest):
         atoms = [atom_at(i) for i in monomial]
         moved = [atom for atom in atoms if of_atom(atom).symbols & axes]
-        if any(not isinstance(atom, Symbol) for atom in moved) or any(
-            symbol in kernel.positions for atom in atoms for symbol in of_atom(atom).symbols
-        ):
+        if not all(isinstance(atom, Symbol) for atom in moved):
             return None
         others = tuple(i for i in monomial if atom_at(i) not in moved)
         steps.append(polynomial({others: number}) if others else number)

@@ -273,9 +273,13 @@ def lower_of_float(name: str, compute: Compute, cost: int, c: Lowering, input: V
     return elementwise(c, compute, input, takes=dtype, cost=cost)
 
 
+#: Angles of any size take long: what is used twice is not computed twice.
+_OF_ANGLES: Final = frozenset({"cos", "sin", "tan"})
+
 for _name in (names.split()[0] for names in _UNARY):
     if _name in FUNCTIONS or _name == "sqrt":  # operations of kernels
-        lower(_name)(partial(lower_of_float, _name, operation(_name), 4))
+        _cost = 8 if _name in _OF_ANGLES else 4
+        lower(_name)(partial(lower_of_float, _name, operation(_name), _cost))
 lower("reciprocal")(
     partial(lower_of_float, "reciprocal", lambda x: op("div", constant_like(1, x), x), 4)
 )
