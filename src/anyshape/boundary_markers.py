@@ -105,6 +105,11 @@ def graph_break(msg: str = "") -> None:
 setattr(graph_break, MARKS[0], "anyshape.graph_break() is called")
 
 
+def dynamo_graph_break(msg: str = "") -> None:
+    """`torch._dynamo.graph_break` of a program that runs on anyshape. It has no mark of its own:
+    torch's own code, which breaks graphs for its compiler, has none for ours."""
+
+
 def why_disabled(function: Any) -> str | None:
     """Why a function is not to be traced, if so."""
     held = getattr(function, "__dict__", None) or {}

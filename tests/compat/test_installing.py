@@ -151,6 +151,23 @@ print(model.stats().graphs, any(name.startswith("torch._dynamo.") and "anyshape"
 """,
         "2 False",
     ),
+    "an optimizer": (
+        """
+model = torch.nn.Linear(2, 2)
+optimizer = torch.optim.AdamW(model.parameters())
+@torch.compile
+def step(rate):
+    for group in optimizer.param_groups: group["lr"] = rate
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+for rate in (0.1, 0.2, 0.3, 0.4, 0.5):
+    optimizer.zero_grad()
+    model(torch.rand(2, 2)).sum().backward()
+    step(rate)
+print(step.stats().in_parts, step.stats().boundaries)
+""",
+        "False 0",
+    ),
     "disabled": (
         "f = lambda x: x\nprint(torch.compile(f, disable=True) is f)",
         "True",

@@ -13,6 +13,7 @@ from typing import Any, Final
 import torch
 
 from anyshape import api, errors
+from anyshape.boundary_markers import dynamo_graph_break
 from anyshape.compat.environment import ALL_LOGS, LOGS
 from anyshape.compat.module_shim import is_asked_by_torch, replaced
 from anyshape.compat.torch_setting_names import check_options
@@ -402,7 +403,7 @@ DYNAMO: Final[Mapping[str, Any]] = {
     "disallow_in_graph": as_it_is,
     "forbid_in_graph": as_it_is,
     "nonstrict_trace": as_it_is,
-    "graph_break": api.graph_break,
+    "graph_break": dynamo_graph_break,
     "is_compiling": torch.compiler.is_compiling,
     "is_dynamo_supported": lambda: True,
     "register_backend": register_backend,

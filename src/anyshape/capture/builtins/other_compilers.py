@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 
+from anyshape.boundary_markers import dynamo_graph_break
 from anyshape.capture.abort import AbortCapture
 from anyshape.capture.builtins.model import Hooks, Models
 
@@ -27,7 +28,7 @@ def is_mark(function: Any) -> bool:
 
 
 def is_break(function: Any) -> bool:
-    return _is_decorator(function, _BREAK)
+    return function is dynamo_graph_break or _is_decorator(function, _BREAK)
 
 
 def _is_decorator(function: Any, names: frozenset[str]) -> bool:
