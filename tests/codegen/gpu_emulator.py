@@ -68,6 +68,7 @@ _LAUNCH: Final = ctypes.CFUNCTYPE(
 _LAUNCH_TOGETHER: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, *[ctypes.c_uint32] * 7, *[ctypes.c_void_p] * 2
 )
+_EARLY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4)
 _MEMSET: Final = ctypes.CFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_uint8, ctypes.c_size_t, ctypes.c_void_p
 )
@@ -260,6 +261,7 @@ def _for_host(text: str) -> str:
     text = matrices_for_host(text)
     text = re.sub(r'call void asm sideeffect "nanosleep[^\n]*', "call void %pause()", text)
     text = text.replace("  call void @llvm.trap()\n", "")
+    text = re.sub(rf"  {_WAITS}[^\n]*\n", "", text)
     text = re.sub(
         r"call i32 @llvm\.nvvm\.shfl\.sync\.(\w+)\.i32\(i32 -1, (i32 \S+), (i32 \S+), i32 (\d+)\)",
         lambda m: f"call i32 %shuffle({m[2]}, {m[3]}, i32 {_SHUFFLES.index((m[1], m[4]))})",
@@ -274,6 +276,10 @@ def _for_host(text: str) -> str:
         text,
     )
     return text.replace("addrspace(3) ", "")
+
+
+#: The instructions of a kernel that is started before the one before it has ended.
+_WAITS: Final = 'call void asm sideeffect "griddepcontrol'
 
 
 def emulated_abi() -> HostAbi:
@@ -295,6 +301,8 @@ class Started(NamedTuple):
     shared: int
     #: whether blocks wait for each other
     together: bool = False
+    #: whether it may begin before the kernel before it has ended
+    early: bool = False
 
 
 class _Both(NamedTuple):
@@ -334,7 +342,9 @@ class Gpu:
             self._add(kernel, counts)
         self._branch = _BRANCH(self.branched)
         branch = ctypes.cast(self._branch, ctypes.c_void_p).value
-        words = [shared, 0, ctypes.addressof(self.checks), 0, branch, products]
+        self._early = _EARLY(self._launched_early)
+        early = ctypes.cast(self._early, ctypes.c_void_p).value
+        words = [shared, 0, ctypes.addressof(self.checks), 0, branch, products, early, 0]
         assert len(words) == len(TABLE)
         # Handles are numbers from 1: a null is no function.
         rules = [rule for each in self.rules for rule in each]
@@ -399,6 +409,21 @@ class Gpu:
         helpers = self.helpers()
         code = load(build(Source(text, quick=True), host_target(disk_cache())), helpers)
         return _Both(helpers, code)
+
+    def _launched_early(self, config: int, function: int, params: int, extra: int | None) -> int:
+        (grid, one, two, x, y, three, shared, _), (_, attribute, count) = (
+            (ctypes.c_uint32 * 8).from_address(config),
+            (ctypes.c_uint64 * 3).from_address(config + 32),
+        )
+        assert (one, two, three, count, extra) == (1, 1, 1, 1, None)
+        assert list((ctypes.c_uint32 * 3).from_address(attribute)) == [6, 0, 1]
+        head, _, rest = self.texts[function - 1].partition(f"{_WAITS}.wait;")
+        assert rest, "it does not wait"
+        assert " load float" not in head
+        done = self._launched(False, function, grid, 1, 1, x, y, 1, shared, None, params)
+        if not done:
+            self.started[-1] = self.started[-1]._replace(early=True)
+        return done
 
     def _launched(self, blocks_meet: bool, function: int, grid: int, *rest: Any) -> int:
         """`blocks_meet`: blocks wait for each other, and are all there at once."""

@@ -25,6 +25,7 @@ from anyshape.backends.native.source import gpu_source_of
 from anyshape.capture.record import result_metas
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
 from anyshape.codegen.nvptx.launch import TABLE, TABLE_NAME
+from anyshape.codegen.nvptx.module import functions_of, module_text, nvptx_target
 from anyshape.graph import lowering
 from anyshape.graph.aliasing import Foreign
 from anyshape.graph.lowered import lowered
@@ -176,6 +177,40 @@ def test_products_are_called_in_the_same_foreign_call() -> None:
         anyshape.compile(_stack, dynamic=True, backend=backend)(torch.randn(3, 12))
     assert len(backend.gpus) == 1
     assert not backend.called
+
+
+def test_a_kernel_behind_another_begins_early() -> None:
+    """And waits for it. What is behind a call of torch is started as always."""
+
+    def function(x: Tensor) -> Tensor:
+        y = (x.softmax(-1) * 2).cumsum(0).softmax(0)
+        y = (y @ W).softmax(-1).cumsum(0)
+        return y + y.sum()
+
+    backend = Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows in (3, 5, 0, 40):
+            x = torch.randn(rows, 12)
+            torch.testing.assert_close(compiled(x), function(x))
+    (gpu,) = backend.gpus
+    early = [each.early for each in gpu.started if not each.together]
+    assert early.count(True) > early.count(False) > 0
+    names = {each.name for each in gpu.started if each.early}
+    assert len(names) > 1
+
+
+def test_older_gpus_have_no_such_kernels() -> None:
+    backend = Backend()
+    anyshape.compile(lambda x: x.softmax(-1) * 2, dynamic=True, backend=backend)(torch.randn(3, 12))
+    launches = [step for segment in backend.segments for step in segment.steps]
+    for step in launches:
+        assert isinstance(step, Launch)
+        counts = len(step.buffers), len(step.sizes), len(step.numbers)
+        for each in functions_of("kernel", step.kernel):
+            for capability, waits in (((8, 9), False), ((9, 0), True), ((12, 0), True)):
+                text = module_text(each, counts, nvptx_target(capability, 78))
+                assert ("griddepcontrol.wait" in text) == waits
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.uint8])
@@ -535,7 +570,9 @@ def test_what_is_loaded(deterministic: bool, monkeypatch: pytest.MonkeyPatch) ->
     replaced: dict[str, Any] = {
         "gpu_target": lambda index: GpuTarget((9, 0), 78, 200_000),
         "module_of": module_of,
-        "driver": lambda: SimpleNamespace(resident_blocks=lambda *_: 528),
+        "driver": lambda: SimpleNamespace(
+            resident_blocks=lambda *_: 528, address=lambda name: len(name)
+        ),
         "product_plans": made_plans,
         "host_helpers": lambda *_: SimpleNamespace(code=SimpleNamespace(address=lambda name: 9)),
         "python_function": lambda *arguments: given.append(arguments),
@@ -568,6 +605,7 @@ def test_what_is_loaded(deterministic: bool, monkeypatch: pytest.MonkeyPatch) ->
     words = (ctypes.c_int64 * count).from_address(table.address(TABLE_NAME))
     assert list(words[: len(TABLE)])[:3] == [200_000 - 4096, 0, 0]
     assert words[TABLE.index("products")] == (0 if deterministic else _Plans.head)
+    assert words[TABLE.index("early")] == len("cuLaunchKernelEx")
     assert deterministic or plans[0]() is not None, "native code has their address"
     assert not any(words[len(TABLE) :]), "nothing is loaded before it is needed"
     load = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(words[TABLE.index("load")])
@@ -586,7 +624,7 @@ def test_code_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
 
     rule = SimpleNamespace(name="kernel_w4", checks=(), part_bytes=0)
     code = SimpleNamespace(modules=(Broken(),), rules=(rule,))
-    made: Any = cuda_segment._Table([code], 0, GpuTarget((9, 0), 78, 200_000))  # pyright: ignore[reportArgumentType]
+    made: Any = cuda_segment._Table([code], 0, GpuTarget((8, 9), 78, 200_000))  # pyright: ignore[reportArgumentType]
     assert made._loaded(len(TABLE)) == 0
     assert made.said("cuda: kernel could not be started") == "kernel_w4: no room"
 

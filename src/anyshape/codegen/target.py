@@ -48,6 +48,8 @@ class Machine:
     branches: bool = False
     #: whether there is an instruction that rounds to bf16 and keeps denormals
     rounds_bf16: bool = False
+    #: whether a kernel can be started before the one before it has ended, and wait for that itself
+    starts_early: bool = False
     #: whether one instruction gives the larger of two floats, and NaN if one is
     has_extremes: bool = False
     #: whether LLVM makes code for every `select` of four bytes: where ones and zeros are left of
@@ -57,13 +59,14 @@ class Machine:
     @staticmethod
     def of(target: Target) -> Machine:
         if target.triple.startswith("nvptx64"):
-            every = frozenset({1, 2, 4, 8})
+            every, capability = frozenset({1, 2, 4, 8}), int(target.cpu.removeprefix("sm_"))
             return Machine(
                 every,
                 every,
                 saturates=True,
                 branches=True,
-                rounds_bf16=int(target.cpu.removeprefix("sm_")) >= 80,
+                rounds_bf16=capability >= 80,
+                starts_early=capability >= 90,
                 has_extremes=True,
                 selects_bytes=False,
             )

@@ -24,6 +24,7 @@ from anyshape.codegen.nvptx.module import (
     nvptx_target,
 )
 from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
+from anyshape.codegen.target import Machine
 from anyshape.graph.plan import Unlowerable
 from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern, Launch, Segment
@@ -175,6 +176,13 @@ def _first_needed(launch: Launch, rules: Sequence[LaunchRule], sizes: Mapping[Sy
     return place_of_first(rules, [evaluate(size, sizes) for size in launch.sizes])
 
 
+def _early_launch(target: GpuTarget) -> int:
+    """The driver's function that starts a kernel before the one before it has ended, where kernels
+    are made to wait for that themselves; every driver that knows such GPUs has it."""
+    machine = Machine.of(nvptx_target(target.capability, target.ptx))
+    return (driver().address("cuLaunchKernelEx") or 0) if machine.starts_early else 0
+
+
 def _resident_blocks(rule: LaunchRule, function: int, device: int) -> int:
     """Blocks that the GPU has room for at the same time; 0 if they share nothing."""
     if not rule.part_bytes:
@@ -214,6 +222,8 @@ class _Table:
             "load": ctypes.cast(self._load, ctypes.c_void_p).value or 0,
             "branch": ctypes.cast(_BRANCH, ctypes.c_void_p).value or 0,
             "products": 0 if products is None else products.head,
+            "early": _early_launch(target),
+            "follows": 0,
         }
         words = [*(first[name] for name in TABLE), *[0, 0] * len(self._functions)]
         self._words = (ctypes.c_int64 * len(words))(*words)

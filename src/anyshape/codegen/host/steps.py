@@ -105,12 +105,18 @@ class Steps:
         #: handles to areas, in the call that is written
         self._shown: dict[Area, str] = {}
         self._slots: list[str] = []
+        #: whether what runs before the next step is a kernel of ours
+        self._is_behind_launch = False
 
     # -- kernels ---------------------------------------------------------------------------------
 
     def launch(self, step: Launch, scratch: str | None) -> None:
         """`scratch`: memory for the kernel's threads, if it needs some."""
         let = self._lines.let
+        if self._known.abi.is_launched and self._is_behind_launch:
+            # It needs none, and is told so that another one runs before it.
+            scratch = "inttoptr (i64 1 to ptr)"
+        self._is_behind_launch = True
         code = self._known.kernels[step.kernel]
         arrays = [
             self._array("ptr", [self._where(name) for name in step.buffers]),
@@ -169,6 +175,7 @@ class Steps:
 
     def branch(self, number: int) -> None:
         """What is called from now on is in a branch: `branches.py`."""
+        self._is_behind_launch = False
         self._lines.do(f"call void @anyshape_gpu_branch(i64 {number})")
 
     def _where(self, buffer: str) -> str:
@@ -189,6 +196,7 @@ class Steps:
 
     def multiply(self, products: Sequence[ProductAreas]) -> str:
         """Products of one matrix by the library: a bit for each that is left, as a value."""
+        self._is_behind_launch = False
         first = products[0]
         words = [str(first.kind), *(self._sizes.of(size) for size in first.words)]
         key = self._array("i64", words)
@@ -219,6 +227,7 @@ class Steps:
             self._lines.do(f"br label {on}")
 
     def call(self, step: Extern) -> None:
+        self._is_behind_launch = False
         row = row_of(step)
         results = step.arguments[: len(row.results)]
         parameters = step.arguments[len(row.results) :]

@@ -47,6 +47,10 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
         e.at_start(
             f"%own.{number} = load {type_}, ptr %place.{number}, align 8, !invariant.load !0"
         )
+    if e.machine.starts_early:
+        # What memory holds is what the kernel before has left there, and not sooner.
+        for order in ("wait", "launch_dependents"):
+            e.at_start(f'call void asm sideeffect "griddepcontrol.{order};", "~{{memory}}"()')
     e.enter()
     if gpu.form == "rows":
         _rows(e, gpu)

@@ -4,7 +4,8 @@ Of each kernel there is a function that looks as one of a CPU's kernels does:
 
     define i32 @name(ptr %buffers, ptr %sizes, ptr %numbers, ptr %scratch)
 
-It gives 0, or which of `failures` it was. What it needs to know of this process is in a table of
+It gives 0, or which of `failures` it was. `%scratch` is not null if what runs before is a kernel of
+ours, too. What it needs to know of this process is in a table of
 words (`@anyshape_gpu`): `TABLE`, then of all functions of all kernels in order the handle, and how
 many of its blocks the GPU has room for (0 where blocks share nothing). Handles are 0 until the
 function is needed: others need not be ready yet.
@@ -27,9 +28,10 @@ from anyshape.symbolic.expr import symbols_of
 
 #: What the first words of the table are: bytes of shared memory that a block may have, the error of
 #: CUDA that came last, where checks leave their numbers, the function that is called with the
-#: place of a handle to put it there, and gives 0 if there is none, the one for branches, and what
-#: there is for products (`products.py`), or 0.
-TABLE: Final = ("shared", "error", "checks", "load", "branch", "products")
+#: place of a handle to put it there, and gives 0 if there is none, the one for branches, what
+#: there is for products (`products.py`), or 0, cuLaunchKernelEx if kernels may be started early, or
+#: 0, and `%scratch` of the launch at hand.
+TABLE: Final = ("shared", "error", "checks", "load", "branch", "products", "early", "follows")
 TABLE_NAME: Final = "anyshape_gpu"
 
 DECLARATIONS: Final = f"""
@@ -66,6 +68,8 @@ def launch_function(
 ) -> str:
     """`first`: of the kernel's functions among all; `number`: of the kernel among all."""
     lines = FunctionBody()
+    follows = lines.element(f"@{TABLE_NAME}", TABLE.index("follows"))
+    lines.do(f"store ptr %scratch, ptr {follows}")
     arguments, own = _arguments(lines, counts, number)
     symbols = frozenset[Symbol]().union(*(symbols_of(size) for r in rules for size in _sizes(r)))
     places = {each: lines.element("%sizes", int(each.name[1:])) for each in symbols}

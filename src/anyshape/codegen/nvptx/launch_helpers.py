@@ -37,6 +37,7 @@ declare i32 @aoti_torch_get_current_cuda_stream(i32, ptr)
 declare i32 @cuLaunchKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr, ptr)
 declare i32 @cuLaunchCooperativeKernel(ptr, i32, i32, i32, i32, i32, i32, i32, ptr, ptr)
 declare i32 @cuMemsetD8Async(ptr, i8, i64, ptr)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.umax.i64(i64, i64)
 """
@@ -259,6 +260,38 @@ $begin_start
 }
 """
 
+#: A kernel behind another one of ours is started while that one runs, and waits for its end itself:
+#: CUlaunchConfig, with one CUlaunchAttribute, which allows it.
+_EARLY: Final = """
+define internal i32 @anyshape_gpu_early(ptr %launch, ptr %function, i32 %blocks, i32 %width,
+    i32 %height, i32 %bytes, ptr %stream, ptr %params) nounwind {
+  %config = alloca [7 x i64]
+  %attribute = alloca [9 x i64]
+  call void @llvm.memset.p0.i64(ptr %config, i8 0, i64 56, i1 false)
+  call void @llvm.memset.p0.i64(ptr %attribute, i8 0, i64 72, i1 false)
+$fields
+  %code = call i32 %launch(ptr %config, ptr %function, ptr %params, ptr null)
+  ret i32 %code
+}
+"""
+#: by where they are, in bytes
+_CONFIG: Final = {
+    0: "i32 %blocks", 4: "i32 1", 8: "i32 1", 12: "i32 %width", 16: "i32 %height", 20: "i32 1",
+    24: "i32 %bytes", 32: "ptr %stream", 40: "ptr %attribute", 48: "i32 1",
+}  # fmt: skip
+#: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, and that it is allowed
+_ATTRIBUTE: Final = {0: "i32 6", 8: "i32 1"}
+
+
+def _fields() -> str:
+    lines: list[str] = []
+    for whole, fields in (("config", _CONFIG), ("attribute", _ATTRIBUTE)):
+        for at, value in fields.items():
+            lines.append(f"  %{whole}.{at} = getelementptr i8, ptr %{whole}, i64 {at}")
+            lines.append(f"  store {value}, ptr %{whole}.{at}")
+    return "\n".join(lines)
+
+
 #: `%parts` blocks of `%part` bytes each share a point.
 _START: Final = """
 define i32 @anyshape_gpu_start(ptr %table, i64 %handle, ptr %arguments, ptr %own, i64 %grid,
@@ -315,11 +348,25 @@ together.start:
       i32 %width, i32 %height, i32 1, i32 %bytes, ptr %stream, ptr %params)
   br label %started
 plain.start:
+  %launch.slot = getelementptr ptr, ptr %table, i64 $early
+  %launch = load ptr, ptr %launch.slot
+  %follows.slot = getelementptr i64, ptr %table, i64 $follows
+  %follows = load i64, ptr %follows.slot
+  %can = icmp ne ptr %launch, null
+  %is.behind = icmp ne i64 %follows, 0
+  %is.early = and i1 %can, %is.behind
+  br i1 %is.early, label %early.start, label %alone.start
+early.start:
+  %early = call i32 @anyshape_gpu_early(ptr %launch, ptr %function, i32 %blocks, i32 %width,
+      i32 %height, i32 %bytes, ptr %stream, ptr %params)
+  br label %started
+alone.start:
   %alone = call i32 @cuLaunchKernel(ptr %function, i32 %blocks, i32 1, i32 1, i32 %width,
       i32 %height, i32 1, i32 %bytes, ptr %stream, ptr %params, ptr null)
   br label %started
 started:
-  %code = phi i32 [%cleared, %shared.start], [%together, %together.start], [%alone, %plain.start]
+  %code = phi i32 [%cleared, %shared.start], [%together, %together.start], [%alone, %alone.start],
+      [%early, %early.start]
   %bad = icmp ne i32 %code, 0
   br i1 %bad, label %tell, label %done
 tell:
@@ -337,10 +384,13 @@ done:
 
 def launch_helpers(device: int, group_threads: int = GROUP_THREADS) -> str:
     """What the functions of all kernels call; a part of the host's helpers."""
-    text = _DECLARED + _READY + _POINTS + _PARTS + _ROWS + _STRIPS + _BLOCKS + _START
+    text = _DECLARED + _READY + _POINTS + _PARTS + _ROWS + _STRIPS + _BLOCKS + _EARLY + _START
     numbers = {
         "device": device,
         "counter": COUNTER,
+        "early": TABLE.index("early"),
+        "follows": TABLE.index("follows"),
+        "fields": _fields(),
         "group_threads": group_threads,
         "begin_kind": _some_points("kind"),
         "begin_several_blocks": _some_points("several.blocks"),
