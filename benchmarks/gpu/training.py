@@ -7,7 +7,7 @@
 --rounds 20          steps of each system, of which the median counts
 
 A step is forward, backward, clipping and AdamW, which is eager's own for all. A wrong gradient ends
-with exit code 1.
+with exit code 1: one that is further from float32's than half as much again as the first system's.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def main(arguments: list[str]) -> int:
             for size in (each for each in workload.order if each in given.sizes.split(",")):
                 torch.manual_seed(1)
                 args = tuple(each.cuda() for each in workload.inputs(*workload.sizes[size]))
-                wanted: list[Tensor] = []
+                exact = Trained(workload, systems[0], "float32").gradients(args)
+                most = _CLOSE[dtype]
                 for system in systems:
                     begun = time.perf_counter()
                     if system not in trained:
@@ -110,11 +111,12 @@ def main(arguments: list[str]) -> int:
                     found = trained[system].gradients(args)
                     torch.cuda.synchronize()
                     first.setdefault(system, time.perf_counter() - begun)
+                    off = error(found, exact)
                     if system == systems[0]:
-                        wanted = [each.clone() for each in found]
-                    elif (off := error(found, wanted)) > _CLOSE[dtype]:
+                        most = max(most, 1.5 * off)
+                    elif off > most:
                         print(f"{workload.name} {dtype} {size}: {system} is off by {off:.1e}")
-                        is_right &= not system.startswith("anyshape") or off < 10 * _CLOSE[dtype]
+                        is_right &= not system.startswith("anyshape")
                 times: dict[str, list[float]] = {system: [] for system in systems}
                 for _ in range(given.rounds):
                     for system in systems:
