@@ -19,6 +19,8 @@ from anyshape.backends.native import cuda_graphs
 from anyshape.backends.native.backend import NativeReport
 from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs, only_starts_kernels
 from anyshape.config import config
+from anyshape.events import kinds
+from anyshape.events.stream import stream
 from anyshape.ops.kernel_launch import KernelLaunch
 from anyshape.runtime.cuda.graph_pool import CannotRecord
 from tests.codegen.emulated_graphs import EmulatedDevice, EmulatedPool
@@ -54,6 +56,29 @@ def test_a_shape_is_recorded_when_it_is_hot(gpu: EmulatedDevice) -> None:
     assert len(graphs._graphs) == 4
     assert any("4 shapes" in line for line in graphs.lines())
     assert NativeReport(cuda_graphs=graphs).made() == {"cuda_graphs": 4}
+
+
+def test_recordings_are_told(gpu: EmulatedDevice) -> None:
+    """With the shapes of what may change, what is copied at each replay, and why there is none."""
+    told: list[Any] = []
+    pool = gpu.pool(gpu.stream() or 0)
+    pool.refuses, pool.allows = "two are enough", 2
+    stop = stream.subscribe(told.append, [kinds.GraphRecorded])
+    try:
+        inputs = Inputs(frozenset({0}), frozenset({0}), NONE)
+        weight = torch.ones(3)
+        graphs = ShapeGraphs(lambda w, x: (w * x,), inputs, gpu, compile_id="3/1")
+        for _ in range(5):
+            for rows in (2, 4, 9):
+                graphs(weight, torch.ones(rows, 3))
+    finally:
+        stop()
+    assert [each.shapes for each in told] == ["2x3", "4x3", "9x3"]
+    assert [bool(each.copied) for each in told] == [True, True, False]
+    # What is read and what is given, of four bytes each.
+    assert told[1].copied - told[0].copied == 2 * 4 * (12 - 6)
+    assert [each.why_not for each in told] == ["", "", "two are enough"]
+    assert {each.compile_id for each in told} == {"3/1"}
 
 
 def test_parameters_stay_and_their_addresses_are_part_of_the_key(gpu: EmulatedDevice) -> None:

@@ -25,6 +25,7 @@ from anyshape.events import (
     FrameStart,
     GraphBreak,
     GraphCompiled,
+    GraphRecorded,
     GuardAdded,
     GuardFailure,
     GuardSaid,
@@ -259,6 +260,17 @@ LINES: list[tuple[Event, list[str]]] = [
     (
         KernelMeasured("`exp` (8): 3.0 us", "4*s0", "4*s0"),
         ["V~ [__schedule] kernel `exp` (8): 3.0 us; reads 4*s0 bytes, writes 4*s0"],
+    ),
+    (
+        GraphRecorded("8x256, 8", "forward", 0.5, 3 << 20, 1 << 20),
+        [
+            "V~ [__schedule] CUDA graph of forward (8x256, 8): 0.500 s, 3.1 MB, "
+            "1.05 MB copied at each replay"
+        ],
+    ),
+    (
+        GraphRecorded("8x256", why_not="it waits"),
+        ["V~ [__schedule] no CUDA graph of (8x256): it waits"],
     ),
     (
         TrainingGraphs("program", "with what is kept", "gradient"),

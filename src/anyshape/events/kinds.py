@@ -282,6 +282,29 @@ class KernelMeasured(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class GraphRecorded(Event):
+    """A shape became a CUDA graph, or why it did not."""
+
+    #: shapes of the inputs that have changing ones, in order: `8x256, 8`
+    shapes: str
+    #: which part of a pair: "forward", "backward"; all of it if empty
+    part: str = ""
+    seconds: float = 0.0
+    #: that its memory grew by, and that are copied into and out of it at each replay
+    taken: int = 0
+    copied: int = 0
+    why_not: str = ""
+
+    @property
+    def text(self) -> str:
+        name = " ".join(filter(None, (self.part, f"({self.shapes})")))
+        if self.why_not:
+            return f"no CUDA graph of {name}: {self.why_not}"
+        moved = f"{self.copied / 1e6:.2f} MB copied at each replay"
+        return f"CUDA graph of {name}: {self.seconds:.3f} s, {self.taken / 1e6:.1f} MB, {moved}"
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingGraphs(Event):
     """What a graph with gradients became: the texts of a graph without writes, of one that gives
     what the gradients need as well, and of the gradients."""

@@ -238,6 +238,7 @@ ROWS: Final = (
     ),
     _row(kinds.Schedule, _DEBUG, "{0.text}", "schedule"),
     _row(kinds.KernelMeasured, _DEBUG, _KERNEL, "schedule"),
+    _row(kinds.GraphRecorded, _DEBUG, "{0.text}", "schedule"),
     _row(kinds.TrainingGraphs, _DEBUG, "Joint graph\n{0.joint}", "aot_joint_graph"),
     _row(
         kinds.TrainingGraphs,

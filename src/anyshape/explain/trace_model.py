@@ -314,7 +314,7 @@ _OF_ATTEMPT: Final = frozenset(
 _IF_COMPILING: Final = frozenset(
     {
         *(kinds.MarkIgnored, kinds.Defect, kinds.Schedule, kinds.OutputCode, kinds.TrainingGraphs),
-        kinds.KernelMeasured,
+        *(kinds.KernelMeasured, kinds.GraphRecorded),
     }
 )
 

@@ -284,12 +284,7 @@ class _Line(NamedTuple):
         return f"{self._times()}{self._speed()}"
 
     def _speed(self) -> str:
-        """Against that of a copy."""
-        if not self.measured.after or not self.bandwidth:
-            return ""
-        speed = self.moved / self.measured.after * 1e6
-        share = f"{speed / self.bandwidth:.0%} of a copy's"
-        return f", {self.moved / 1e6:.3g} MB at {speed / 1e9:.3g} GB/s, {share}"
+        return _speed(self.moved, self.measured.after, self.bandwidth)
 
     def _times(self) -> str:
         sizes = " x ".join(map(str, self.sizes[:_MOST_SIZES_TOLD])) or "one size"
@@ -303,6 +298,15 @@ class _Line(NamedTuple):
         return (
             f"`{self.name}` ({sizes}{often}): {found.before:.1f} us, now {found.after:.1f} ({by})"
         )
+
+
+def _speed(moved: int, microseconds: float, bandwidth: float) -> str:
+    """Against that of a copy."""
+    if not microseconds or not bandwidth:
+        return ""
+    speed = moved / microseconds * 1e6
+    share = f"{speed / bandwidth:.0%} of a copy's"
+    return f", {moved / 1e6:.3g} MB at {speed / 1e9:.3g} GB/s, {share}"
 
 
 class Tuner:
@@ -375,6 +379,8 @@ class Tuner:
         count = sum(each.measured.choice != each.usual for each in self._lines)
         kernels = f"{len(self._lines)} kernels and size classes, {before:.1f} us"
         total = f"{count} of {kernels}, now {after:.1f}" if self.tries else kernels
+        moved = sum(each.moved * each.launches for each in self._lines)
+        total += _speed(moved, after, self._lines[0].bandwidth)
         lines = [
             f"{did}: {total}",
             *(f"kernel {each.text()}" for each in self._lines[:_MOST_LINES]),

@@ -221,7 +221,8 @@ def _by_shape(
         finally:
             graph.meta[REPORT] = said
 
-    made, said = by_shape(graph.graph, device, host.run, host.is_apart, every, variant)
+    compile_id = graph.meta.get(COMPILE_ID, "")
+    made, said = by_shape(graph.graph, device, host.run, host.is_apart, every, variant, compile_id)
     graph.meta[REPORT] = replace(graph.meta[REPORT], cuda_graphs=said)
     return made
 
@@ -311,7 +312,7 @@ def _built_for_training(
     if _is_by_shape(graph, device):
         from anyshape.backends.native.paired_graphs import paired
 
-        pairs, said = paired(graphs, device, host, every)
+        pairs, said = paired(graphs, device, host, every, graph.meta.get(COMPILE_ID, ""))
     report = TrainingReport(graphs.forward.meta[REPORT], {}, graphs.by_torch, _kept(graphs), said)
     graph.meta[REPORT] = report
 

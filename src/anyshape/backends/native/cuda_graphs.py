@@ -12,9 +12,11 @@ runs that function.
 from __future__ import annotations
 
 import functools
+import time
 import types
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, Protocol
 
 import torch
@@ -22,10 +24,12 @@ import torch.fx
 from torch._ops import OpOverload, OpOverloadPacket
 
 from anyshape.backends.native.alias_check import may_write, no_alias
-from anyshape.backends.native.recorded_graph import Pool, record
+from anyshape.backends.native.recorded_graph import Pool, RecordedGraph, record
 from anyshape.backends.native.variant import Variant
 from anyshape.config import config
+from anyshape.events import kinds
 from anyshape.events.native_counts import count
+from anyshape.events.stream import stream
 from anyshape.graph.alias_analysis import function_of, match_of, result_of, root_of
 from anyshape.graph.placed_stages import device_of
 from anyshape.graph.plan import leaves
@@ -293,7 +297,9 @@ class ShapeGraphs:
         apart: Callable[..., bool] | None = None,
         check: Callable[[], None] = lambda: None,
         variants: Variants | None = None,
+        compile_id: str = "",
     ) -> None:
+        self._compile_id = compile_id
         self._run = run
         self._inputs = inputs
         self._device = device
@@ -424,14 +430,48 @@ class ShapeGraphs:
             if not self._has_room(pool, key):
                 return self._run(*args)
             try:
-                own = None if self._variants is None else self._variants.run_for(args)
-                recorded = record(pool, own or self._run, args, self._copied)
+                with self._told(pool, args) as told:
+                    own = None if self._variants is None else self._variants.run_for(args)
+                    recorded = told(record(pool, own or self._run, args, self._copied))
             except CannotRecord as error:
                 self._refuse(key, str(error))
                 return self._run(*args)
             count("cuda_graphs")
             self._graphs[key] = recorded
             return recorded.replay(args, is_first=True)
+
+    @contextmanager
+    def _told(
+        self, pool: Pool, args: Sequence[Any], part: str = ""
+    ) -> Iterator[Callable[[RecordedGraph], RecordedGraph]]:
+        """Tell of what is recorded meanwhile, which is given to the function, or why it is not."""
+        made: list[RecordedGraph] = []
+
+        def told(recorded: RecordedGraph) -> RecordedGraph:
+            made.append(recorded)
+            return recorded
+
+        taken, begun, why = pool.taken, time.perf_counter(), ""
+        try:
+            yield told
+        except CannotRecord as error:
+            why = str(error)
+            raise
+        finally:
+            if stream.listening(kinds.GraphRecorded) and (made or why):
+                changing = [
+                    "x".join(map(str, value.shape)) or "a number"
+                    for place, value in enumerate(args)
+                    if isinstance(value, torch.Tensor) and place not in self._inputs.static
+                ]
+                seconds = time.perf_counter() - begun
+                copied = sum(each.copied for each in made)
+                stream.emit(
+                    kinds.GraphRecorded(
+                        *(", ".join(changing), part, seconds, pool.taken - taken, copied, why),
+                        compile_id=self._compile_id,
+                    )
+                )
 
     def _refuse(self, key: CallKey, why: str) -> None:
         self._refused[key] = why
@@ -496,6 +536,7 @@ def by_shape(
     is_apart: Callable[..., bool] | None,
     functions: Sequence[Any],
     variant: Callable[[Variant], Callable[..., Any]],
+    compile_id: str,
 ) -> tuple[Callable[..., Any], ShapeGraphs | NotRecorded]:
     """The function of a graph, and what there is to say of it. `functions`: those of its segments,
     to which `variant` adds its own."""
@@ -505,7 +546,10 @@ def by_shape(
 
     variants = Variants(graph, variant)
     check = checks_of(functions)
-    made = ShapeGraphs(run, inputs_of(graph), graph_device(device), is_apart, check, variants)
+    inputs = inputs_of(graph)
+    made = ShapeGraphs(
+        run, inputs, graph_device(device), is_apart, check, variants, compile_id=compile_id
+    )
     return made, made
 
 

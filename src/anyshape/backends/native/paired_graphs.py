@@ -128,8 +128,9 @@ class PairedGraphs(ShapeGraphs):
         device: Device,
         apart: Callable[..., bool] | None = None,
         check: Callable[[], None] = lambda: None,
+        compile_id: str = "",
     ) -> None:
-        super().__init__(run, inputs, device, apart, check)
+        super().__init__(run, inputs, device, apart, check, compile_id=compile_id)
         self._outputs = outputs
         #: inputs by place that stay where they are
         self.parameters: Final = inputs.parameters
@@ -198,8 +199,10 @@ class PairedGraphs(ShapeGraphs):
         if not self._has_room(pool, key, max(0, shape.kept - pool.taken_at.get(place, 0))):
             return None
         try:
-            made = recording(pool, self._run, inputs, self._copied, place)
-            pair = Pair(made, self._outputs, key, place)
+            with self._told(pool, inputs, "forward") as told:
+                made = recording(pool, self._run, inputs, self._copied, place)
+                pair = Pair(made, self._outputs, key, place)
+                told(pair.forward)
         except CannotRecord as error:
             self._refuse(key, str(error))
             return None
@@ -259,7 +262,9 @@ class PairedGraphs(ShapeGraphs):
         elif not why:
             kept, pool = lease.kept, lease.pool
             try:
-                found = record(pool, _behind(kept, own.function), behind, copied, pair.place)
+                with self._told(pool, lease.inputs, "backward") as told:
+                    run = _behind(kept, own.function)
+                    found = told(record(pool, run, behind, copied, pair.place))
             except CannotRecord as error:
                 why = str(error)
         if why:
@@ -296,7 +301,11 @@ class PairedGraphs(ShapeGraphs):
 
 
 def paired(
-    graphs: TrainingGraphs, device: torch.device, host: Host, functions: Sequence[Any]
+    graphs: TrainingGraphs,
+    device: torch.device,
+    host: Host,
+    functions: Sequence[Any],
+    compile_id: str,
 ) -> tuple[PairedGraphs | None, PairedGraphs | NotRecorded]:
     """What runs a forward, and what there is to say of it. `functions`: those of segments, to which
     those of backwards are added."""
@@ -307,6 +316,6 @@ def paired(
         return None, NotRecorded(why)
     check, inputs = checks_of(functions), inputs_of(forward)
     made = PairedGraphs(
-        host.run, graphs.outputs, inputs, graph_device(device), host.is_apart, check
+        *(host.run, graphs.outputs, inputs, graph_device(device), host.is_apart, check, compile_id)
     )
     return made, made

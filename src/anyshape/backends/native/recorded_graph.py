@@ -80,6 +80,11 @@ class Results:
         #: results that are all there is in their blocks, by those
         self._alone = {each.block: each for each in alone}
 
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return sum(block.size for block in self._blocks)
+
     @functools.cached_property
     def _groups(self) -> list[list[int]]:
         """Blocks that are copied together, since all of a kind are."""
@@ -164,6 +169,11 @@ class RecordedGraph:
         #: how often it was replayed, and how often another shape has wanted its place
         self.replays = 0
         self.wanted = 0
+
+    @property
+    def copied(self) -> int:
+        """Bytes that are copied at each replay."""
+        return sum(each.size for each in self._copies) + self._results.size
 
     def replay(self, args: Sequence[Any], is_first: bool = False) -> Any:
         self.replays += 1

@@ -279,6 +279,7 @@ ROWS: Final[dict[type[Event], Row]] = dict(
             lambda event, to: to.write(event, "graph_dump", {"name": "schedule"}, event.text),
         ),
         _text(kinds.KernelMeasured, "kernel_measured", "{0.text}"),
+        _text(kinds.GraphRecorded, "cuda_graph_recorded", "{0.text}"),
         _row(kinds.TrainingGraphs, _training_graphs),
         _row(kinds.ProfileState, _profile_state),
         _row(kinds.CompilerCollective, _collective),

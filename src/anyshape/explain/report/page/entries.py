@@ -78,6 +78,7 @@ def _attempt(
         "decisions": {source: each[:2] for source, each in attempt.decisions.items()},
         "ignored": [(each.source, each.reason) for each in attempt.all(kinds.MarkIgnored)],
         "kernels": [_kernel(each) for each in attempt.all(kinds.KernelMeasured)],
+        "recorded": [each.text for each in attempt.all(kinds.GraphRecorded)],
         "schedules": [to.text(each.text) for each in attempt.all(kinds.Schedule)],
         "code": [to.text(each.code) for each in attempt.all(kinds.OutputCode)],
         "collective": collective_data(attempt.last(kinds.CompilerCollective)),

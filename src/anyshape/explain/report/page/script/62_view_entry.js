@@ -147,7 +147,9 @@ function generated(entry) {
   const schedules = entry.attempts.flatMap((attempt) => attempt.schedules);
   const code = entry.attempts.flatMap((attempt) => attempt.code);
   const kernels = entry.attempts.flatMap((attempt) => attempt.kernels);
-  if (!schedules.length && !code.length && !kernels.length) return empty("There is none: its graphs run operator by operator, or its kernels were made before.");
+  const recorded = entry.attempts.flatMap((attempt) => attempt.recorded);
+  const lines = (title, items) => items.length ? fold(title, () => h("ul.backend", items.map((line) => h("li", line))), true) : null;
+  if (!schedules.length && !code.length && !kernels.length && !recorded.length) return empty("There is none: its graphs run operator by operator, or its kernels were made before.");
   const plain = (line) => line;
-  return [kernels.length ? fold("Kernels, measured", () => h("ul.backend", kernels.map((line) => h("li", line))), true) : null, schedules.map((text, i) => fold(`Loops${schedules.length > 1 ? ` of kernel ${i + 1}` : ""}`, () => codeBlock(textOf(text), plain), i === 0)), code.map((text, i) => fold(`Machine code${code.length > 1 ? ` ${i + 1}` : ""}, as LLVM has it`, () => codeBlock(textOf(text), plain)))];
+  return [lines("Kernels, measured", kernels), lines("CUDA graphs", recorded), schedules.map((text, i) => fold(`Loops${schedules.length > 1 ? ` of kernel ${i + 1}` : ""}`, () => codeBlock(textOf(text), plain), i === 0)), code.map((text, i) => fold(`Machine code${code.length > 1 ? ` ${i + 1}` : ""}, as LLVM has it`, () => codeBlock(textOf(text), plain)))];
 }
