@@ -46,6 +46,8 @@ class Machine:
     saturates: bool = False
     #: whether a branch costs little beside memory: there is no place to access for no reason
     branches: bool = False
+    #: whether there is one instruction for a power of two
+    has_powers: bool = False
     #: whether there is an instruction that rounds to bf16 and keeps denormals
     rounds_bf16: bool = False
     #: whether one instruction gives the larger of two floats, and NaN if one is
@@ -64,6 +66,7 @@ class Machine:
                 saturates=True,
                 branches=True,
                 rounds_bf16=int(target.cpu.removeprefix("sm_")) >= 80,
+                has_powers=True,
                 has_extremes=True,
                 selects_bytes=False,
             )
