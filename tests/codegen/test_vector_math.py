@@ -237,3 +237,11 @@ def test_remainders_of_any_quotient(kind: str):
         same = (got == expected) & (np.signbit(got) == np.signbit(expected))
         same |= np.isnan(got) & np.isnan(expected)
         assert same.all(), (x[~same][0], y[~same][0], got[~same][0], expected[~same][0])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "log", "fmod"])
+def test_what_is_rare_has_one_lane_on_gpus(name: str):
+    """A call takes its registers of all threads of a kernel."""
+    text = definitions([(name, "f32", 4)], on_gpu=True)
+    rare = re.findall(r"call <[^>]*> @as\.\w+_(?:huge|rare)\.f32\.v(\d+)", text)
+    assert rare == ["1"] * 4
