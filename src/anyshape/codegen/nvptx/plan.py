@@ -194,7 +194,8 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         wide = _wide(online, form, column, access)
         narrow = GpuPlan(form, _kernel_plan(online, column, 1))
         plans = (narrow,) if wide is None else (wide, narrow)
-    shifted = _shifted(online, access)
+    # Where sizes are known to be whole vectors, there is nothing else to be aligned alike.
+    shifted = _shifted(online, access) if wide is None or wide.multiples else None
     more = () if shifted is None else (shifted,)
     return (*held, *plans[:-1], *more, narrow)
 
