@@ -73,6 +73,20 @@ def test_by_the_instructions_of_gpus(name: str, off: float):
     assert (error <= bound).all(), f"{name}({x[worst]!r}) is {error[worst]} ulp off"
 
 
+@pytest.mark.parametrize("off", [0.0, 2.0**-24, -(2.0**-24)])
+def test_exponentials_of_gpus_as_terms_of_a_sum(off: float):
+    """What is far below zero may be off by more of itself, and is as much less."""
+    x = -np.concatenate([np.geomspace(1e-30, 1e30, 2**16), np.linspace(0, 110, 2**16 + 1)])
+    x = x.astype(np.float32)
+    found, want = compiled("exp.term", off=off)(x), np.exp(x.astype(np.float64))
+    bound = (4 + 1.3 * np.minimum(-x, 104)) * 2.0**-24 * want + 1.2e-38
+    assert (np.abs(found - want) <= bound).all()
+    special = np.array([-np.inf, np.inf, -1e38, 1e38, np.nan], np.float32)
+    np.testing.assert_array_equal(
+        compiled("exp.term", off=off)(special), [0, np.inf, 0, np.inf, np.nan]
+    )
+
+
 @pytest.mark.parametrize("off", [None, 0.0], ids=["processor", "gpu"])
 def test_sines_of_what_is_small(off: float | None):
     x = np.linspace(-WITHIN["sin"], WITHIN["sin"], 2**16 + 1).astype(np.float32)
@@ -223,3 +237,11 @@ def test_remainders_of_any_quotient(kind: str):
         same = (got == expected) & (np.signbit(got) == np.signbit(expected))
         same |= np.isnan(got) & np.isnan(expected)
         assert same.all(), (x[~same][0], y[~same][0], got[~same][0], expected[~same][0])
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "log", "fmod"])
+def test_what_is_rare_has_one_lane_on_gpus(name: str):
+    """A call takes its registers of all threads of a kernel."""
+    text = definitions([(name, "f32", 4)], on_gpu=True)
+    rare = re.findall(r"call <[^>]*> @as\.\w+_(?:huge|rare)\.f32\.v(\d+)", text)
+    assert rare == ["1"] * 4

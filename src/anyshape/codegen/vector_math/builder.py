@@ -11,7 +11,7 @@ constants of the kind of the other operand.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from anyshape.codegen.ir_builder import REGISTER, FunctionBody, constant, suffix, vector
 from anyshape.support.lazy_dataclass import dataclass
@@ -169,10 +169,37 @@ class Body(FunctionBody):
     def call(self, name: str, *operands: VectorValue) -> VectorValue:
         """Call another function of vector math."""
         kind = operands[0].kind
+        if self.on_gpu and self.lanes > 1:
+            return self._call_by_lanes(name, operands)
         self.calls.add((name, kind, self.lanes))
         arguments = ", ".join(self.typed(operand) for operand in operands)
         callee = function_name(name, kind, self.lanes)
         return self.line(kind, f"call {self.type(kind)} {callee}({arguments})")
+
+    def _call_by_lanes(self, name: str, operands: Sequence[VectorValue]) -> VectorValue:
+        """A function that is not inlined takes its registers of all threads, whether or not it is
+        called: as few as there may be."""
+        kind = operands[0].kind
+        self.calls.add((name, kind, 1))
+        element, wide = REGISTER[kind], self.type(kind)
+        one, text = vector(element, 1), "poison"
+        for lane in range(self.lanes):
+            given: list[str] = []
+            for operand in operands:
+                own = self.new()
+                self.do(
+                    f"{own} = shufflevector {self.typed(operand)}, {wide} poison,"
+                    f" <1 x i32> <i32 {lane}>"
+                )
+                given.append(f"{one} {own}")
+            made = self.new()
+            self.do(f"{made} = call {one} {function_name(name, kind, 1)}({', '.join(given)})")
+            part = self.new()
+            self.do(f"{part} = extractelement {one} {made}, i64 0")
+            text = self.line(
+                kind, f"insertelement {wide} {text}, {element} {part}, i64 {lane}"
+            ).text
+        return VectorValue(self, kind, text)
 
     def by_lanes(self, instruction: str, x: VectorValue) -> VectorValue:
         """An instruction of a GPU, of float32: it has but one lane."""
