@@ -668,6 +668,23 @@ def test_numbers_are_checked_on_the_host(name: str) -> None:
     assert messages <= expr.BAD_POSITIONS
 
 
+def test_zero_points_are_left_to_torch() -> None:
+    """It looks at them on the host, and raises there."""
+
+    def program(x: Tensor, zero: Tensor) -> Tensor:
+        made: Any = torch
+        return made.fake_quantize_per_channel_affine(x * 2, torch.ones(3), zero, 1, -8, 7) + 1
+
+    backend = Backend()
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    x, zero = torch.randn(4, 3), torch.tensor([0, 3, 7], dtype=torch.int32)
+    torch.testing.assert_close(compiled(x, zero), program(x, zero))
+    with pytest.raises(RuntimeError, match="zero_point"):
+        compiled(x, zero + 1)
+    assert backend.called == ["fake_quantize_per_channel_affine"]
+    assert backend.launches
+
+
 @pytest.mark.usefixtures("scalars_are_elsewhere")
 def test_tensors_of_one_element_on_the_processor_are_numbers() -> None:
     """Operators on a GPU take them; others are torch's. The step is written to between reads."""

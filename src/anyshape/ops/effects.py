@@ -265,6 +265,12 @@ def raises_on_integers(function: Callable[..., Any], kwargs: Mapping[str, Any]) 
     return on_integers and (given is None or kwargs.get(given) is not None)
 
 
+def waits_for_integers(function: Callable[..., Any]) -> bool:
+    """Whether it looks at integers on the host, also at those on a GPU."""
+    match = None if isinstance(function, KernelLaunch) else lookup(function)
+    return match is not None and match.op.effects.waits
+
+
 @functools.lru_cache(maxsize=4096)
 def _raises(function: Callable[..., Any]) -> tuple[bool, bool, str | None]:
     match = lookup(function)
