@@ -44,6 +44,15 @@ def quantized(count: torch.Tensor, x: torch.Tensor, zero: torch.Tensor) -> Any:
         return x - count
 
 
+def subscripted(count: torch.Tensor, x: torch.Tensor, place: torch.Tensor) -> Any:
+    count.add_(1)
+    try:
+        x[place, 1] = 5
+        return x[place + 1] + 1
+    except IndexError:
+        return x[0, :2] + count
+
+
 def statistics(x: torch.Tensor, mean: torch.Tensor, var: torch.Tensor) -> Any:
     before = mean + 1
     normal = OWN._native_batch_norm_legit(x, None, None, mean, var, True, 0.5, 1e-5)
@@ -110,6 +119,7 @@ def _with_room() -> Any:
         (nuclear_norm, [_finite, _finite, _not_finite, _finite]),
         (narrowed, [_inside, _inside, _outside, _inside]),
         (quantized, [lambda: _zeros(3), lambda: _zeros(0), lambda: _zeros(9), lambda: _zeros(7)]),
+        (subscripted, [_inside, _inside, _outside, lambda: (*_inside()[:2], torch.tensor(9))]),
         (statistics, [_with_statistics] * 3),
         (noise, [_with_room] * 3),
         (transposed, [_alone] * 3),
@@ -141,5 +151,8 @@ def test_what_is_looked_at_on_the_host_fails_there(device: str) -> None:
     )
     assert fails(torch.narrow, x, 0, start, 2)
     assert fails(OWN.fake_quantize_per_channel_affine, x, x, places, 1, -8, 7)
+    assert fails(torch.Tensor.__getitem__, x, start)
+    assert fails(torch.Tensor.__setitem__, x, (0, start), 1.0)
+    assert fails(torch.Tensor.__getitem__, x, places) is (device == "cpu")
     assert fails(torch.index_select, x, 0, places) is (device == "cpu")
     assert not fails(torch.add, x, start)

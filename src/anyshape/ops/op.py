@@ -47,8 +47,8 @@ class Effects:
     divides: bool = False
     #: whether it fails where a position, in a tensor of integers, is out of range
     indexes: bool = False
-    #: whether it looks at integers on the host, wherever they are
-    waits: bool = False
+    #: tensors of integers with so many dimensions at most are read on the host, wherever they are
+    waits: int = -1
     #: a parameter and its value: with that it fails on some numbers, of whatever dtype
     fails_with: tuple[str, Any] | None = None
     #: whether it takes any numbers, though native code does not have it; but for positions
@@ -59,7 +59,6 @@ PURE: Final = Effects()
 DRAWS: Final = Effects(draws=True)
 DIVIDES: Final = Effects(divides=True)
 INDEXES: Final = Effects(indexes=True)
-INDEXES_ON_HOST: Final = Effects(indexes=True, waits=True)
 TOTAL: Final = Effects(total=True)
 
 #: Before the names of functions that modules of torch call.

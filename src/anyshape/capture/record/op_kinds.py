@@ -33,16 +33,16 @@ def may_raise(function: Callable[..., object], call: CallForms) -> bool:
     )
 
 
-def _has_integers(tree: object, anywhere: bool) -> bool:
+def _has_integers(tree: object, waits: int) -> bool:
     """Whether a tensor among arguments is neither of floats nor of complex numbers. A GPU tells of
     a bad position when nothing can be made again any more: such a call does not fail, unless it
-    looks at tensors `anywhere` before it starts."""
+    `waits` for tensors of so few dimensions."""
     if isinstance(tree, Meta):
         is_of_floats = tree.dtype.is_floating_point or tree.dtype.is_complex
-        return not is_of_floats and (anywhere or tree.device.type == "cpu")
+        return not is_of_floats and (tree.rank <= waits or tree.device.type == "cpu")
     if isinstance(tree, dict):
         tree = tuple(tree.values())
-    return isinstance(tree, tuple | list) and any(_has_integers(each, anywhere) for each in tree)
+    return isinstance(tree, tuple | list) and any(_has_integers(each, waits) for each in tree)
 
 
 def is_in_place(function: Callable[..., object], call: CallForms, result: object) -> bool:
