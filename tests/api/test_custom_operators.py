@@ -63,12 +63,12 @@ cube.register_autograd(
 )
 
 
-@torch.library.custom_op("anyshape_ops::by_device", mutates_args=(), device_types="meta")
+@torch.library.custom_op("anyshape_ops::by_device", mutates_args=(), device_types="cpu")
 def by_device(x: Tensor) -> Tensor:
-    return torch.empty_like(x)
+    return x.sinh()
 
 
-@by_device.register_kernel(["cpu", "cuda"])
+@by_device.register_kernel("cuda")
 def _(x: Tensor) -> Tensor:
     return x.sinh()
 

@@ -25,15 +25,17 @@ from torch.nn.attention.flex_attention import (
 
 import anyshape
 from anyshape.capture.builtins.flex_attention import MODELS
+from tests import devices
 
 #: Heads, and lengths of queries and keys.
 SIZES: Final = ((2, 8, 8), (3, 17, 17), (1, 1, 1), (2, 130, 130), (1, 33, 33))
 HEADS: Final = 4
 WIDTH: Final = 8
+DEVICE: Final = str(torch.get_default_device())
 
 slopes = torch.linspace(0.1, 1.0, HEADS)
-table = torch.randn(HEADS, 300, generator=torch.Generator().manual_seed(0))
-learnt = nn.Parameter(torch.randn(HEADS, 64, generator=torch.Generator().manual_seed(1)))
+table = torch.randn(HEADS, 300, generator=devices.generator(0))
+learnt = nn.Parameter(torch.randn(HEADS, 64, generator=devices.generator(1)))
 documents = torch.arange(300) // 7
 by_batch = torch.stack([torch.arange(300) // (3 + k) for k in range(3)])
 number = torch.tensor(0.5)
@@ -140,7 +142,7 @@ def _reference(
 
 
 def _inputs(batch: int, queries: int, keys: int, dtype: torch.dtype, heads: int) -> list[Tensor]:
-    made = torch.Generator().manual_seed(batch + queries)
+    made = devices.generator(batch + queries)
     shapes = ((batch, HEADS, queries, WIDTH), *((batch, heads, keys, WIDTH),) * 2)
     return [torch.randn(s, generator=made).to(dtype).requires_grad_() for s in shapes]
 
@@ -185,11 +187,11 @@ def test_masks_made_inside(name: str) -> None:
     mod = MASKS[name]
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mask = create_block_mask(mod, q.size(0), HEADS, q.size(2), k.size(2), device="cpu")
+        mask = create_block_mask(mod, q.size(0), HEADS, q.size(2), k.size(2), device=DEVICE)
         return flex_attention(q, k, v, capped, block_mask=mask)
 
     def reference(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mask = create_block_mask(mod, q.size(0), HEADS, q.size(2), k.size(2), device="cpu")
+        mask = create_block_mask(mod, q.size(0), HEADS, q.size(2), k.size(2), device=DEVICE)
         return _reference(q, k, v, capped, mask)[0]
 
     compiled = anyshape.compile(run, dynamic=True)
@@ -203,7 +205,7 @@ def test_masks_from_outside() -> None:
         lambda q, k, v, mask: flex_attention(q, k, v, block_mask=mask), dynamic=True
     )
     masks = {
-        size: create_block_mask(causal, None, None, size[1], size[2], device="cpu")
+        size: create_block_mask(causal, None, None, size[1], size[2], device=DEVICE)
         for size in SIZES
     }
     for size in (*SIZES, SIZES[0]):
@@ -348,14 +350,14 @@ def test_a_mask_that_changes_is_seen() -> None:
         return (q - k).abs() <= reach
 
     def run(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        mask = create_block_mask(near, None, None, q.size(2), k.size(2), device="cpu")
+        mask = create_block_mask(near, None, None, q.size(2), k.size(2), device=DEVICE)
         return flex_attention(q, k, v, block_mask=mask)
 
     compiled = anyshape.compile(run, dynamic=True)
     q, k, v = _inputs(1, 9, 9, torch.float32, HEADS)
     for now in (2, 2, 0, 5):
         reach = now
-        mask = create_block_mask(near, None, None, 9, 9, device="cpu")
+        mask = create_block_mask(near, None, None, 9, 9, device=DEVICE)
         torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v, None, mask)[0])
 
 
@@ -366,7 +368,7 @@ def test_a_mask_over_an_argument() -> None:
         def same(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return (ids[b, i] == ids[b, j]) & (i >= j)
 
-        mask = create_block_mask(same, q.size(0), None, q.size(2), k.size(2), device="cpu")
+        mask = create_block_mask(same, q.size(0), None, q.size(2), k.size(2), device=DEVICE)
         return flex_attention(q, k, v, block_mask=mask)
 
     compiled = anyshape.compile(run, dynamic=True)
@@ -387,7 +389,7 @@ def test_a_mask_that_is_turned_around() -> None:
         def before(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return ~(i < j)
 
-        mask = create_block_mask(before, None, None, q.size(2), k.size(2), device="cpu")
+        mask = create_block_mask(before, None, None, q.size(2), k.size(2), device=DEVICE)
         return flex_attention(q, k, v, block_mask=mask)
 
     compiled = anyshape.compile(run, dynamic=True)
@@ -416,7 +418,7 @@ def test_torch_compiles_functions_that_a_program_makes() -> None:
             return near(n + 4, b, h, i, j)
 
         mask = and_masks(hidden, close)
-        blocks = create_block_mask(mask, None, None, q.size(2), k.size(2), device="cpu")
+        blocks = create_block_mask(mask, None, None, q.size(2), k.size(2), device=DEVICE)
         return flex_attention(q, k, v, score_mod=moved, block_mask=blocks)
 
     compiled = anyshape.compile(run, dynamic=True)

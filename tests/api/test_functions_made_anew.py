@@ -221,7 +221,7 @@ def test_masks_made_for_each_batch() -> None:
 
     for n, reach in ((8, 3), (16, 4), (33, 5), (8, 100), (130, 7), (1, 2)):
         ids = torch.randint(0, 3, (n,)).sort().values
-        mask = create_block_mask(make(ids, reach), None, None, n, n, device="cpu")
+        mask = create_block_mask(make(ids, reach), None, None, n, n, device=ids.device)
         q = torch.randn(1, 2, n, 8)
         i = torch.arange(n)
         far = i[:, None] - i

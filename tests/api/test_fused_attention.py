@@ -1,4 +1,4 @@
-"""Attention as one kernel: `flex_attention` and what is written by hand, on processors."""
+"""Attention as one kernel: `flex_attention` and what is written by hand."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ from torch.nn.attention.flex_attention import (
 import anyshape
 from anyshape.graph.plan import PythonCall
 from anyshape.loops.attention import TILE
+from tests import devices
 from tests.native.plans import watched
 
 HEADS: Final = 4
+DEVICE: Final = str(torch.get_default_device())
 #: Borders of tiles, of vectors, of both; one query and one key, or many.
 LENGTHS: Final = (
     *((33, 33), (1, 1), (TILE - 1, TILE + 1), (TILE + 1, TILE - 1), (2 * TILE, TILE)),
     *((16, 3 * TILE), (31, 300), (257, 5)),
 )
 
-_made = torch.Generator().manual_seed(0)
+_made = devices.generator(0)
 documents = torch.arange(400) // 23
 short_documents = documents.to(torch.int32)
 numbers = torch.randint(0, 5, (400,), generator=_made)
@@ -149,7 +151,7 @@ def _reference(q: Tensor, k: Tensor, v: Tensor, score: Any = None, mask: Any = N
 def _inputs(
     queries: int, keys: int, dtype: torch.dtype = torch.float32, heads: int = HEADS, width: int = 8
 ) -> tuple[Tensor, Tensor, Tensor]:
-    made = torch.Generator().manual_seed(queries + 7 * keys)
+    made = devices.generator(queries + 7 * keys)
     shapes = ((2, HEADS, queries, width), *((2, heads, keys, width),) * 2)
     q, k, v = (torch.randn(shape, generator=made).to(dtype) for shape in shapes)
     return q, k, v
@@ -176,7 +178,7 @@ def test_masks(mod: Any) -> None:
     with torch.no_grad():
         for queries, keys in LENGTHS:
             given = _inputs(queries, keys)
-            mask = create_block_mask(mod, 2, HEADS, queries, keys, device="cpu")
+            mask = create_block_mask(mod, 2, HEADS, queries, keys, device=DEVICE)
             out, aux = compiled(*given, mask)
             out, aux = compiled(*given, mask)
             expected = _reference(*given, None, mod)
@@ -240,7 +242,7 @@ def test_what_is_not_finite(mod: Any, kind: str) -> None:
         for queries, keys in ((20, 20), (20, 20), (40, 3 * TILE), (200, 200)):
             given = _inputs(queries, keys)
             _spoiled(kind, *given)
-            mask = create_block_mask(mod, 2, HEADS, queries, keys, device="cpu")
+            mask = create_block_mask(mod, 2, HEADS, queries, keys, device=DEVICE)
             scale = 1 / math.sqrt(8)
             made = math_attention(*given, _identity, (mod,), scale, {}, (), ())
             found = compiled(*given, mask)
@@ -269,7 +271,7 @@ def test_masks_that_are_given_a_number(name: str) -> None:
         def mask(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
             return GIVEN[name](i, j, s)
 
-        blocks = create_block_mask(mask, None, None, q.size(2), k.size(2), device="cpu")
+        blocks = create_block_mask(mask, None, None, q.size(2), k.size(2), device=DEVICE)
         return flex_attention(q, k, v, block_mask=blocks)
 
     compiled = anyshape.compile(run, dynamic=True)
@@ -604,7 +606,7 @@ def test_memory_is_linear() -> None:
 
     with watched() as plans, torch.no_grad():
         compiled = anyshape.compile(run, dynamic=False)
-        mask = create_block_mask(causal, None, None, 333, 335, device="cpu")
+        mask = create_block_mask(causal, None, None, 333, 335, device=DEVICE)
         compiled(*_inputs(333, 335), mask)
     (plan,) = plans.made
     steps = [step for step in plan.steps if not isinstance(step, PythonCall)]

@@ -10,7 +10,7 @@ import enum
 import itertools
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -91,9 +91,9 @@ def test_what_autocast_from_outside_is_set_to_is_guarded() -> None:
     module = Kept()
     compiled: Any = whole(module)
     x = torch.randn(3, 4)
-    module.mode = torch.autocast("cpu", dtype=torch.bfloat16, enabled=False)
+    module.mode = torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=False)
     assert compiled(x).dtype == torch.float32
-    module.mode = torch.autocast("cpu", dtype=torch.float16)
+    module.mode = torch.autocast(x.device.type, dtype=torch.float16)
     assert compiled(x).dtype == torch.float16
 
 
@@ -514,6 +514,9 @@ def test_what_was_written_is_no_constant(program: Callable[[Tensor], Tensor]) ->
 # -- others ----------------------------------------------------------------------------------------
 
 
+DEVICE: Final = torch.get_default_device()
+
+
 class Moved(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -522,7 +525,7 @@ class Moved(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.layers.to(x.device)
-        return self.to(device="cpu", dtype=x.dtype).layers[0].to(x)(x)
+        return self.to(device=DEVICE, dtype=x.dtype).layers[0].to(x)(x)
 
 
 def test_modules_that_are_where_they_are_moved_to() -> None:

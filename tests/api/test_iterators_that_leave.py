@@ -62,7 +62,7 @@ def test_numbers_are_plain(name: str) -> None:
 
     def after_a_break(x: Tensor) -> Any:
         made = make(x.shape[0])
-        x.numpy()
+        x.cpu().numpy()
         return made
 
     functions: list[Any] = [returns, stores, after_a_break]

@@ -139,7 +139,7 @@ def test_packed_sequences_are_one_entry(kind: Any, sort: bool) -> None:
 
     compiled: Any = anyshape.compile(function, dynamic=True)
     for lengths in ([5, 3, 1], [4, 4], [2], [6, 5, 2, 1]):
-        given = torch.tensor(lengths[::-1] if sort else lengths)
+        given = torch.tensor(lengths[::-1] if sort else lengths, device="cpu")
         x = torch.randn(len(lengths), max(lengths) + 1, 3)
         grads: list[Any] = []
         found: list[Any] = []

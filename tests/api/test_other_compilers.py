@@ -82,11 +82,13 @@ PROGRAMS: Final[tuple[Callable[[Tensor], Tensor], ...]] = (
 
 @pytest.mark.parametrize("run", PROGRAMS, ids=range(len(PROGRAMS)))
 def test_one_graph(run: Any) -> None:
+    # What torch's compiler loads when it is used first may change what is guarded.
+    disabled(run)(torch.randn(3, 3))
     mine: Any = anyshape.compile(run, dynamic=True, fullgraph=True)
     for n in (2, 5, 0, 1, 7, 5):
         x = torch.randn(n, 3)
         torch.testing.assert_close(mine(x), disabled(run)(x))
-    assert mine.stats().graphs == 1
+    assert mine.stats().graphs == 1, mine.explain()
 
 
 def test_what_is_behind_may_change() -> None:

@@ -221,9 +221,9 @@ def test_a_tangent_is_seen() -> None:
     compiled = anyshape.compile(f)
     for size in (3, 4, 5):
         x = torch.randn(size)
-        assert torch.equal(compiled(x), x.sin())
+        torch.testing.assert_close(compiled(x), x.sin())
         with forward_ad.dual_level():
-            assert torch.equal(compiled(x), f(x))
+            torch.testing.assert_close(compiled(x), f(x))
             both = forward_ad.make_dual(x, x + 1)
             assert torch.equal(compiled(both), (x + 1) * 3)
 

@@ -703,6 +703,58 @@ def test_factors_of_the_processor(function: Any) -> None:
     assert backend.launches
 
 
+CHECKED: dict[str, Callable[[Tensor, float], object]] = {
+    "fill": lambda x, f: x.fill_(f),
+    "full": lambda x, f: x.mul_(torch.full((), f)),
+    "full as it is": lambda x, f: x.mul_(torch.full_like(x, f)),
+    "a computed one": lambda x, f: x.masked_fill_(x > 0, f * 2),
+    "where": lambda x, f: x.copy_(torch.where(x > 0, x, f)),
+    "a factor": lambda x, f: x.addcmul_(x, x, value=f),
+    "of data": lambda x, f: x.fill_((x[0].double() * f).item()),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_numbers_are_checked_on_the_host(name: str) -> None:
+    """A kernel that fails ends all that the process does on the GPU."""
+    program, backend = CHECKED[name], Backend()
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    for number in (0.5, 0.25, 1e39, 2.0, -1e39, float("inf"), float("nan")):
+        x = torch.linspace(0.5, 1, 5)
+        twin = x.clone()
+        if number in (1e39, -1e39):
+            for call in (program, compiled):
+                with pytest.raises(RuntimeError, match="without overflow"):
+                    call(twin if call is program else x, number)
+        else:
+            program(twin, number)
+            compiled(x, number)
+        torch.testing.assert_close(x, twin, equal_nan=True)
+    assert backend.launches
+    launched = [step for part in backend.segments for step in part.steps if type(step) is Launch]
+    messages = {
+        check.message for each in launched for s in each.kernel.stages for check in s.checks
+    }
+    assert messages <= expr.BAD_POSITIONS
+
+
+def test_zero_points_are_left_to_torch() -> None:
+    """It looks at them on the host, and raises there."""
+
+    def program(x: Tensor, zero: Tensor) -> Tensor:
+        made: Any = torch
+        return made.fake_quantize_per_channel_affine(x * 2, torch.ones(3), zero, 1, -8, 7) + 1
+
+    backend = Backend()
+    compiled = anyshape.compile(program, dynamic=True, backend=backend)
+    x, zero = torch.randn(4, 3), torch.tensor([0, 3, 7], dtype=torch.int32)
+    torch.testing.assert_close(compiled(x, zero), program(x, zero))
+    with pytest.raises(RuntimeError, match="zero_point"):
+        compiled(x, zero + 1)
+    assert backend.called == ["fake_quantize_per_channel_affine"]
+    assert backend.launches
+
+
 @pytest.mark.usefixtures("scalars_are_elsewhere")
 def test_tensors_of_one_element_on_the_processor_are_numbers() -> None:
     """Operators on a GPU take them; others are torch's. The step is written to between reads."""

@@ -29,8 +29,14 @@ _ADDED_IN_FLOAT32 = ("cumsum", "cumprod")
 @pytest.fixture(autouse=True)
 def default_device() -> Iterator[None]:
     anyshape.reset()
-    with torch.device(DEVICE):
-        yield
+    # By default convolutions multiply floats of 19 bits, or do not, by the algorithm that is taken.
+    library: Any = torch.backends.cudnn
+    before, library.conv.fp32_precision = library.conv.fp32_precision, "ieee"
+    try:
+        with torch.device(DEVICE):
+            yield
+    finally:
+        library.conv.fp32_precision = before
 
 
 def _cases() -> list[Any]:

@@ -52,4 +52,5 @@ def test_numbers_are_those_of_eager(name: str, foreach: bool, dtype: torch.dtype
             torch.testing.assert_close(ours.state[mine][key], value, rtol=exact, atol=exact)
     if name != "asgd":  # It branches on its numbers.
         assert captures[-3:] == captures[-1:] * 3, "no compile for each step"
-        assert graphs == 1, "the step is one graph"
+        if torch.get_default_device().type == "cpu":  # Where the counters are, too.
+            assert graphs == 1, "the step is one graph"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import anyshape
+from tests import devices
 from tests.native.plans import watched
 
 
@@ -152,7 +153,7 @@ def test_writes_come_in_their_order(start: int) -> None:
         program = _program(seed)
         compiled = anyshape.compile(program, dynamic=True)
         for rows in (5, 1, 0, 9):
-            generator = torch.Generator().manual_seed(seed)
+            generator = devices.generator(seed)
             given = [torch.randn(rows, 6, generator=generator) for _ in range(4)]
             twins = [each.clone() for each in given]
             found, expected = compiled(*given), program(*twins)

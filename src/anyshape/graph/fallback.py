@@ -27,6 +27,7 @@ from anyshape.graph.plan import (
     PythonCall,
     TensorRef,
     Unlowerable,
+    leaves,
     paired_tree,
 )
 from anyshape.loops import expr
@@ -121,6 +122,29 @@ class Calling(Mutation):
         dtype = DTYPES[tensor.elsewhere.dtype]
         return self.values.host_scalar(name, cast(expr.number(name), dtype), dtype)
 
+    def _are_early(self, given: object) -> bool:
+        def is_early(leaf: object) -> bool:
+            if isinstance(leaf, Expr):
+                return all(symbol.backed for symbol in leaf.symbols)
+            is_known = not isinstance(leaf, TensorRef)
+            return leaf.name in self.early if isinstance(leaf, NumberRef) else is_known
+
+        return all(map(is_early, leaves(given)))
+
+    def check_first(self, number: NumberRef, check: Callable[[float], object]) -> bool:
+        """Let a function that may raise look at a number, before anything is run if the number is
+        known by then. Where it is not, that would part native steps: the processor's kernels look
+        at it themselves, which is False."""
+        if number.name not in self.early and not self.on_gpu:
+            return False
+        if (number.name, check) not in self.required:
+            self.required.add((number.name, check))
+            name = self._name("c")
+            self.steps.append(
+                PythonCall("call_function", check, (number,), {}, name, is_number=True)
+            )
+        return True
+
     def read_by(self, number: HostScalar, reader: Callable[[torch.Tensor], float]) -> None:
         """Let a number be read by a function that may raise."""
         for place, step in reversed(list(enumerate(self.steps))):
@@ -162,6 +186,8 @@ class Calling(Mutation):
             PythonCall(node.op, node.target, refs, kwargs, name, (), symbol, is_number)
         )
         made = NumberRef(name) if symbol is None else of_atom(symbol)
+        if is_number and symbol is None and self._are_early((refs, kwargs)):
+            self.early.add(name)
         if known is not None and isinstance(made, NumberRef):
             self._numbers[known] = made
         return made

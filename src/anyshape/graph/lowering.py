@@ -189,6 +189,7 @@ class Lowering(Settling):
         self._kept.add(name)
         if RESULT not in node.meta:
             self._env[node] = NumberRef(name)
+            self.early.add(name)
         else:
             layout = node.meta.get(LAYOUT)
             given = self._given(name, self.settled(node.meta[RESULT]), layout)

@@ -73,7 +73,10 @@ class Materialize:
         self._laid_out: WeakKeyDictionary[Value, Meta] = WeakKeyDictionary()
         #: values that are stored part by part: those, and the dimension they follow each other in
         self._parts: WeakKeyDictionary[Value, tuple[Sequence[Value], int]] = WeakKeyDictionary()
-        self.required: set[tuple[Value, object]] = set()
+        #: what has been checked, and how
+        self.required: set[tuple[object, object]] = set()
+        #: numbers that are known before anything is run
+        self.early: set[str] = set()
         #: that calls give, by what is called
         self._numbers: dict[tuple[object, ...], NumberRef] = {}
         #: what several nodes need

@@ -265,6 +265,13 @@ def raises_on_integers(function: Callable[..., Any], kwargs: Mapping[str, Any]) 
     return on_integers and (given is None or kwargs.get(given) is not None)
 
 
+def waits_for_integers(function: Callable[..., Any]) -> int:
+    """How many dimensions tensors of integers may have that it reads on the host, also those of a
+    GPU; -1: it reads none."""
+    match = None if isinstance(function, KernelLaunch) else lookup(function)
+    return -1 if match is None else match.op.effects.waits
+
+
 @functools.lru_cache(maxsize=4096)
 def _raises(function: Callable[..., Any]) -> tuple[bool, bool, str | None]:
     match = lookup(function)

@@ -47,6 +47,8 @@ class Effects:
     divides: bool = False
     #: whether it fails where a position, in a tensor of integers, is out of range
     indexes: bool = False
+    #: tensors of integers with so many dimensions at most are read on the host, wherever they are
+    waits: int = -1
     #: a parameter and its value: with that it fails on some numbers, of whatever dtype
     fails_with: tuple[str, Any] | None = None
     #: whether it takes any numbers, though native code does not have it; but for positions

@@ -29,19 +29,20 @@ def may_raise(function: Callable[..., object], call: CallForms) -> bool:
     """Whether it may fail because of what is in a tensor."""
     return effects.raises_on_any(function, call.plain_args, call.plain_kwargs) or (
         effects.raises_on_integers(function, call.plain_kwargs)
-        and _has_integers((call.metas, call.meta_kwargs))
+        and _has_integers((call.metas, call.meta_kwargs), effects.waits_for_integers(function))
     )
 
 
-def _has_integers(tree: object) -> bool:
+def _has_integers(tree: object, waits: int) -> bool:
     """Whether a tensor among arguments is neither of floats nor of complex numbers. A GPU tells of
-    a bad position when nothing can be made again any more: such a call does not fail."""
+    a bad position when nothing can be made again any more: such a call does not fail, unless it
+    `waits` for tensors of so few dimensions."""
     if isinstance(tree, Meta):
         is_of_floats = tree.dtype.is_floating_point or tree.dtype.is_complex
-        return not is_of_floats and tree.device.type == "cpu"
+        return not is_of_floats and (tree.rank <= waits or tree.device.type == "cpu")
     if isinstance(tree, dict):
-        return any(map(_has_integers, tree.values()))
-    return isinstance(tree, tuple | list) and any(map(_has_integers, tree))
+        tree = tuple(tree.values())
+    return isinstance(tree, tuple | list) and any(_has_integers(each, waits) for each in tree)
 
 
 def is_in_place(function: Callable[..., object], call: CallForms, result: object) -> bool:

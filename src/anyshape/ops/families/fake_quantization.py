@@ -17,7 +17,7 @@ from anyshape.ops.lowering.scalars import cast, constant_like, op, test, wide
 from anyshape.ops.lowering.values import Lowering, NotLowered, Value, must_be_known
 from anyshape.ops.meta import Meta
 from anyshape.ops.onnx import Node, NotMapped, Writer, is_node, known
-from anyshape.ops.op import lower, onnx
+from anyshape.ops.op import Effects, lower, onnx
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.symbolic import Size, and_, eq, ge, le
 
@@ -73,7 +73,7 @@ _PER_CHANNEL = "fake_quantize_per_channel_affine"
 
 ROWS = (
     pointwise_row(_PER_TENSOR, fake_quantize_per_tensor),
-    pointwise_row(_PER_CHANNEL, fake_quantize_per_channel),
+    pointwise_row(_PER_CHANNEL, fake_quantize_per_channel, effects=Effects(indexes=True, waits=1)),
 )
 
 
@@ -143,6 +143,8 @@ def lower_per_channel(
     quant_max: Any,
 ) -> Value:
     _must_be_integers(zero_point)
+    if c.on_gpu:
+        raise NotLowered("torch looks at zero points before it starts")
     inner = wide(input.dtype)
     least, most = _range(quant_min, quant_max)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import EllipsisType
-from typing import Any
+from typing import Any, Final
 
 import torch
 
@@ -34,7 +34,7 @@ from anyshape.ops.lowering.values import (
 )
 from anyshape.ops.meta import Meta, contiguous, of_tensor
 from anyshape.ops.onnx import END, Node, NotMapped, Writer, is_node
-from anyshape.ops.op import Op, OpKind, gradient, lower, lower_view, moving
+from anyshape.ops.op import Effects, Op, OpKind, gradient, lower, lower_view, moving
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import dataclass, replace
 from anyshape.symbolic import (
@@ -336,7 +336,15 @@ def _require_positions(q: ShapeQuery, sizes: Sequence[Size], places: Sequence[Si
     )
 
 
-ROWS: tuple[Op, ...] = (Op("getitem", ("torch.Tensor.__getitem__",), getitem, OpKind.INDEX_MAP),)
+#: A position without dimensions is a number, also to a GPU.
+SUBSCRIPTS: Final = Effects(waits=0)
+
+ROWS: tuple[Op, ...] = (
+    Op(
+        *("getitem", ("torch.Tensor.__getitem__",), getitem, OpKind.INDEX_MAP),
+        effects=SUBSCRIPTS,
+    ),
+)
 
 
 # -- native code ----------------------------------------------------------------------------------

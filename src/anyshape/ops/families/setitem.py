@@ -7,7 +7,14 @@ from typing import Any
 
 from anyshape.loops.expr import FLOAT8, Scalar
 from anyshape.ops.broadcast import require_expands
-from anyshape.ops.families.indexing import Lookup, Subscript, first_round, shape_found, subscript
+from anyshape.ops.families.indexing import (
+    SUBSCRIPTS,
+    Lookup,
+    Subscript,
+    first_round,
+    shape_found,
+    subscript,
+)
 from anyshape.ops.families.scattering import filled
 from anyshape.ops.lowering.scalars import where
 from anyshape.ops.lowering.values import Index, Lowering, NotLowered, Target, Value
@@ -68,7 +75,11 @@ def require_written(q: ShapeQuery, shape: tuple[Size, ...], target: tuple[Size, 
 
 
 ROWS: tuple[Op, ...] = (
-    Op("setitem", (), setitem, OpKind.INDEX_MAP, in_place=("torch.Tensor.__setitem__",)),
+    Op(
+        *("setitem", (), setitem, OpKind.INDEX_MAP),
+        in_place=("torch.Tensor.__setitem__",),
+        effects=SUBSCRIPTS,
+    ),
 )
 
 

@@ -17,7 +17,7 @@ from anyshape.ops.lowering.pointwise_builder import shifted
 from anyshape.ops.lowering.values import IndexMap, Lowering, NotLowered, place
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import Node, Writer
-from anyshape.ops.op import INDEXES, Op, OpKind, gradient, lower_view, onnx, row_of
+from anyshape.ops.op import Effects, Op, OpKind, gradient, lower_view, onnx, row_of
 from anyshape.ops.shape_query import ShapeQuery
 from anyshape.support.lazy_dataclass import replace
 from anyshape.symbolic import Expr, Size, eq, ge, le, maximum, minimum, or_, total
@@ -234,7 +234,7 @@ _row = partial(row_of, OpKind.VIEW)
 
 ROWS: tuple[Op, ...] = (
     _row("select", select),
-    _row("narrow", narrow, effects=INDEXES),
+    _row("narrow", narrow, effects=Effects(indexes=True, waits=0)),
     _row("unbind", unbind),
     _row("unfold", unfold),
     _row("diagonal", diagonal_view),

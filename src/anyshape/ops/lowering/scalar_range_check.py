@@ -53,7 +53,10 @@ def must_fit(c: Lowering, number: Any, dtype: Dtype) -> None:
 
 
 def must_fit_f32(c: Lowering, number: NumberRef) -> None:
-    """Fail where torch does: at a number that is finite and becomes infinite."""
+    """Fail where torch does: at a number that is finite and becomes infinite. Before anything is
+    written, and on the host: a kernel of a GPU that fails takes the program's memory with it."""
+    if c.check_first(number, as_f32):
+        return
     scalar = expr.number(number.name)
     value = c.made_once(("number", number.name), lambda: c.values.new((), "f64", lambda _: scalar))
     c.require(value, "f32", _fits_f32, _TOO_LARGE)
@@ -70,7 +73,11 @@ def value_must_fit_f32(c: Lowering, value: Value) -> None:
 
 
 def _read_f32(tensor: torch.Tensor) -> float:
-    number = tensor.item()
+    return as_f32(tensor.item())
+
+
+def as_f32(number: float) -> float:
+    """A number that torch makes a float32 of."""
     if math.isfinite(number) and abs(number) > LARGEST_F32:
         raise RuntimeError(_TOO_LARGE)
     return number
