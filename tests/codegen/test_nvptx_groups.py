@@ -40,7 +40,7 @@ def numbers(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
 
 
-@pytest.mark.parametrize(("rows", "length"), [(1, 4096), (1, 4099), (1, 5001), (2, 999), (3, 8)])
+@pytest.mark.parametrize(("rows", "length"), [(1, 4096), (1, 1027), (1, 5001), (2, 999), (3, 8)])
 @pytest.mark.parametrize("make", [samples.softmax, samples.layer_norm], ids=lambda m: m.__name__)
 def test_long_rows(make: Callable[[], Kernel], rows: int, length: int) -> None:
     x, result = numbers(rows, length), np.zeros((rows, length), np.float32)

@@ -12,9 +12,7 @@ import pytest
 import torch
 
 from anyshape.codegen.nvptx import plan as plans
-from anyshape.codegen.nvptx.block_reduce import is_backward
 from anyshape.codegen.nvptx.choice import GpuChoice
-from anyshape.codegen.nvptx.module import functions_of
 from anyshape.loops.expr import Dtype, fresh_scope, load, row
 from anyshape.loops.kernels import Fold, Kernel, Stage, Store
 from anyshape.support.lazy_dataclass import replace
@@ -214,39 +212,3 @@ def test_what_is_kept_may_be_too_long_for_shared_memory() -> None:
     for rows, length in ((5, 449), (3, 1023)):
         assert _check(runner, "kept", rows, length) == "kernel_s4"
     assert runner.gpu.started[0].shared == 0
-
-
-def test_what_was_read_last_is_read_first_again() -> None:
-    """It may still be in a cache; but what others have written is read where it was."""
-
-    def order(made: Kernel) -> list[bool]:
-        for plan in plans.gpu_plans(made, READ_AGAIN):
-            if plan.lanes > 1:
-                stages = plan.plan.kernel.stages
-                return [is_backward(plan.plan.kernel, number) for number in range(len(stages))]
-        return []
-
-    assert order(log_softmax("f32", "f32")) == [False, True]
-    assert order(samples.layer_norm()) == [False, True, False]
-    assert order(shares("f32", "f32")) == [False, False, False]
-    assert order(samples.softmax()) == [False, False, False]
-    x = load("k0", PLACE, "f32")
-    first, *_ = weighed("f32", "f32").stages
-    is_least = op("eq", x, row("x", "f32", NOTHING), dtype="b1")
-    found = Stage((LINE,), folds=(Fold("at", "argmax", op("cast", is_least, dtype="i64"), "i64"),))
-    assert order(kernel((POINTS,), first, found)) == [False, False]
-
-
-def test_sizes_that_are_known() -> None:
-    """Rows of whole vectors need no code for others; odd ones have no wide code."""
-    for length, expected in ((50304, ["w4", "w1"]), (50257, ["s4", "w1"])):
-        line = replace(LINE, extent=length)
-        place = AT * length + ALONG
-        x = load("k0", place, "f32")
-        made = kernel(
-            (POINTS,),
-            Stage((line,), folds=(Fold("m", "max", x, "f32"),)),
-            Stage((line,), (Store("k1", place, op("sub", x, row("m", "f32", NOTHING))),)),
-        )
-        names = [each.rule.name for each in functions_of("kernel", made, READ_AGAIN)]
-        assert names == [f"kernel_{name}" for name in expected]

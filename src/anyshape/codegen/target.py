@@ -46,8 +46,6 @@ class Machine:
     saturates: bool = False
     #: whether a branch costs little beside memory: there is no place to access for no reason
     branches: bool = False
-    #: whether there is one instruction for a power of two
-    has_powers: bool = False
     #: whether there is an instruction that rounds to bf16 and keeps denormals
     rounds_bf16: bool = False
     #: whether a kernel can be started before the one before it has ended, and wait for that itself
@@ -67,7 +65,6 @@ class Machine:
                 every,
                 saturates=True,
                 branches=True,
-                has_powers=True,
                 rounds_bf16=capability >= 80,
                 starts_early=capability >= 90,
                 has_extremes=True,

@@ -88,12 +88,10 @@ class OnlineSum(Folding):
     def _power(self, e: Emitter, text: str, below: str) -> str:
         element = REGISTER[self.dtype]
         type_ = vector(element, 1)
-        # Whatever is added up is below the largest, whose power is 1.
-        name = "exp.term" if e.machine.has_powers and self.dtype == "f32" else "exp"
-        e.functions.add((name, self.dtype, 1))
+        e.functions.add(("exp", self.dtype, 1))
         text = e.let(f"fsub {element} {text}, {below}")
         text = e.let(f"insertelement {type_} poison, {element} {text}, i64 0")
-        result = e.let(f"call {type_} @as.{name}.{self.dtype}.v1({type_} {text})")
+        result = e.let(f"call {type_} @as.exp.{self.dtype}.v1({type_} {text})")
         return e.let(f"extractelement {type_} {result}, i64 0")
 
     def finish(self, e: Emitter, states: States, wide: bool) -> IrValue:
@@ -108,8 +106,6 @@ class OnlineSum(Folding):
 
 def _larger(number: OperationCall, a: str, b: str) -> str:
     """NaN is not: its exponential tells of it."""
-    if number.e.machine.has_extremes:
-        return number.intrinsic("maxnum", a, b)
     return number.choose(number.compare("gt", b, a), b, a)
 
 

@@ -23,9 +23,7 @@ from anyshape.codegen.nvptx.block_group import (
     exchange,
     group_barrier,
 )
-from anyshape.loops.expr import Axis, reached
-from anyshape.loops.kernels import Kernel
-from anyshape.loops.stages import all_roots
+from anyshape.loops.expr import Axis
 
 #: Warps of a block, at most.
 WARPS: Final = 32
@@ -233,10 +231,6 @@ class BlockStage(StridedStage):
     """A stage whose last axis the threads of a block share."""
 
     team = BlockTeam()
-    #: whether rows are gone through from their end: what was read last may still be in a cache
-    is_backward = False
-    #: where the first vector is and where the last one is, added up, while that is done
-    _mirror = ""
 
     def _rows(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
         self.e.vector_axis = axis.symbol
@@ -261,23 +255,6 @@ class BlockStage(StridedStage):
         some = e.let(f"and i1 {some}, {e.let(f'and i1 {mine}, %active')}")
         return e.when(some, states, self.types, lambda: self._part(axis, start, end, states))
 
-    def _strided(self, axis: Axis, end: str, states: States) -> States:
-        e = self.e
-        if self.is_backward:
-            first = "0" if e.in_step is None else "%shift"
-            self._mirror = e.let(f"add i64 {first}, {e.let(f'sub i64 {end}, {e.lanes}')}")
-        states = super()._strided(axis, end, states)
-        self._mirror = ""
-        return states
-
-    def _open(self, axis: Axis, variable: str) -> None:
-        super()._open(axis, variable)
-        if self._mirror:
-            loop = self.e.loops[axis.symbol]
-            places = loop.places or (variable,)
-            places = tuple(self.e.let(f"sub i64 {self._mirror}, {each}") for each in places)
-            loop.variable, loop.places = places[0], places
-
     def _part(self, axis: Axis, start: str, end: str, states: States) -> States:
         """A vector of which lanes before the row or behind it are missing."""
         e = self.e
@@ -300,7 +277,6 @@ class GroupStage(BlockStage):
 
     def __init__(self, e: Emitter, number: int) -> None:
         super().__init__(e, number)
-        self.is_backward = e.lanes > 1 and is_backward(e.kernel, number)
         if len(self.stage.axes) > 1:
             self.team = _NestedTeam(*self._set_places())
 
@@ -322,19 +298,6 @@ class GroupStage(BlockStage):
         before = e.let(f"mul i64 %part.64, {beside}")
         number = e.let(f"add i64 {before}, {e.let(f'lshr i64 %tid.64, {bits}')}")
         return number, e.let(f"mul i64 %parts.64, {beside}")
-
-
-def is_backward(kernel: Kernel, number: int) -> bool:
-    """Every other reading, where threads read nothing that others have written."""
-    stages = kernel.stages
-    if kernel.private or any(stage.scans or len(stage.axes) > 1 for stage in stages):
-        return False
-    if any(fold.fold in ("argmax", "argmin") for fold in stages[number].folds):
-        return False  # the first of equal ones is kept
-    written = {part.buffer for stage in stages for part in stage.stores}
-    if any(s.op == "load" and s.data[0] in written for s in reached(all_roots(kernel))):
-        return False
-    return sum(bool(stage.axes) for stage in stages[:number]) % 2 == 1
 
 
 class _NestedTeam(GroupTeam):

@@ -193,8 +193,7 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         wide = _wide(online, form, column, access)
         narrow = GpuPlan(form, _kernel_plan(online, column, 1))
         plans = (narrow,) if wide is None else (wide, narrow)
-    # Where sizes are known to be whole vectors, there is nothing else to be aligned alike.
-    shifted = _shifted(online, access) if wide is None or wide.multiples else None
+    shifted = _shifted(online, access)
     more = () if shifted is None else (shifted,)
     return (*held, *plans[:-1], *more, narrow)
 

@@ -58,13 +58,10 @@ def shifted_rows(kernel: Kernel, widths: Mapping[str, int], access: int) -> Shif
 def _accesses(kernel: Kernel) -> list[tuple[str, Size]]:
     """Along rows, and where in its buffer each begins; none if stages are not for it."""
     found: dict[tuple[str, Size], None] = {}
-    rows = {axis.symbol for axis in kernel.axes} | set(kernel.positions)
     for stage in kernel.stages:
         if stage.scans or len(stage.axes) > 1:
             return []
         for axis in stage.axes:
-            if symbols_of(axis.extent) & rows:
-                return []
             for buffer, address in accesses(kernel, stage):
                 if stride_along(kernel, address, axis.symbol) != 1:
                     continue

@@ -61,12 +61,6 @@ def exp(x: VectorValue) -> VectorValue:
     return power(r) * from_bits(bits(sum_) << layout.mantissa)
 
 
-def exp_term(x: VectorValue) -> VectorValue:
-    """exp(x), the less precise the smaller it is: by x times the rounding of x log2(e), which is
-    nothing beside a term that is 1; 0 for what is denormal."""
-    return power(x * SPLIT["log2e", x.kind][0])
-
-
 def sigmoid(x: VectorValue) -> VectorValue:
     """1 / (1 + e) or e / (1 + e), e = exp(-|x|): neither overflows."""
     e = exp(-absolute(x))

@@ -86,9 +86,6 @@ ON_GPUS: dict[str, Row] = {
     for name in ("exp", "exp2", "sigmoid", "silu", "gelu_tanh", "gelu", "erf", "rsqrt", "sin")
 }
 
-#: Of float32 on a GPU, as good as a sum needs it whose largest term is 1.
-TERMS: dict[str, Row] = {"exp.term": Row(1, hardware.exp_term, F32)}
-
 #: Functions of float32 that are faster where arguments are not farther from zero: `near(name)`.
 NEAR: dict[str, float] = dict.fromkeys(("sin", "cos", "tan"), trigonometry.CODY_WAITE_LIMIT["f32"])
 _NEAR_SUFFIX = ".near"
@@ -148,8 +145,7 @@ def _instruction(name: str) -> str:
 
 def definition(name: str, kind: str, lanes: int, on_gpu: bool = False) -> tuple[Body, str]:
     plain = name.removesuffix(_NEAR_SUFFIX).removesuffix(_WITHIN_SUFFIX)
-    row = (ON_GPUS | TERMS).get(plain) if on_gpu and kind == "f32" else None
-    row = row or ROWS[plain]
+    row = (ON_GPUS.get(plain) if on_gpu and kind == "f32" else None) or ROWS[plain]
     assert kind in row.kinds, f"{name} of {kind} is not written"
     body = Body(lanes, on_gpu, is_near=name != plain, is_within=name == within(plain))
     type_ = body.type(kind)
