@@ -125,10 +125,6 @@ class Emitter(FunctionBody):
         self.is_aligned = False
         #: the same of private memory, where the others do
         self.aligns_private = True
-        #: where rows begin whose vectors are aligned, if not all are: see `nvptx/shifted_rows.py`
-        self.in_step: frozenset[Size] | None = None
-        #: how many elements a private row begins late in its memory, and at which level that is
-        self.lead: tuple[int, str] | None = None
         #: whether the memory itself adds what several rounds add to one element
         self.is_atomic = False
         #: of sizes

@@ -21,21 +21,13 @@ from anyshape.symbolic.expr import of_atom, polynomial
 
 def base(e: Emitter, buffer: str) -> str:
     """Where a buffer begins."""
-    return e.once(_level_of_base(e, buffer), ("base", buffer), lambda: _base(e, buffer))
-
-
-def _level_of_base(e: Emitter, buffer: str) -> int:
-    return 0 if e.lead is None or buffer not in e.kernel.private else e.lead[0]
+    return e.once(0, ("base", buffer), lambda: _base(e, buffer))
 
 
 def _base(e: Emitter, buffer: str) -> str:
     if buffer in e.kernel.private:
         offset = narrow_size(e, e.plan.private_offsets()[buffer])
-        text = e.let(f"getelementptr i8, ptr %scratch, i64 {offset}")
-        if e.lead is None:
-            return text
-        element = MEMORY[e.kernel.private[buffer][0]]
-        return e.let(f"getelementptr {element}, ptr {text}, i64 {e.lead[1]}")
+        return e.let(f"getelementptr i8, ptr %scratch, i64 {offset}")
     place = e.let(f"getelementptr ptr, ptr %buffers, i64 {int(buffer.removeprefix('k'))}")
     return e.let(f"load ptr, ptr {place}, align 8, !invariant.load !0")
 
@@ -57,7 +49,7 @@ def pointer(e: Emitter, buffer: str, address: Size, dtype: Dtype) -> str:
             ("further", first, copy),
             lambda: e.let(f"getelementptr {element}, ptr {first}, i64 {distance}"),
         )
-    text, reached = base(e, buffer), _level_of_base(e, buffer)
+    text, reached = base(e, buffer), 0
     for level, terms in terms_by_level(e, address):
         reached = max(reached, level)
         for monomial, coefficient in terms:
@@ -88,15 +80,6 @@ def _is_whole_row(e: Emitter, buffer: str, address: Size) -> bool:
     )
 
 
-def _is_aligned(e: Emitter, buffer: str, address: Size) -> bool:
-    """Whether vectors along the stage's axis begin at multiples of their size."""
-    if not e.is_aligned or buffer in e.kernel.private:
-        return e.is_aligned and e.aligns_private
-    if e.in_step is None or e.vector_axis is None:
-        return True
-    return address - of_atom(e.vector_axis) in e.in_step
-
-
 def _nowhere(e: Emitter) -> str:
     """Memory that may be read and written for no reason, instead of what must not be touched."""
     return e.once(0, "nowhere", lambda: e.slot("i64", 1))
@@ -106,11 +89,11 @@ def _nowhere(e: Emitter) -> str:
 
 
 def load(e: Emitter, scalar: Scalar) -> IrValue:
-    buffer, address = scalar.data
+    buffer, _ = scalar.data
     if buffer in e.held:
         return e.held[buffer][1][e.copy]
     aligned = e.is_aligned
-    e.is_aligned = _is_aligned(e, buffer, address)
+    e.is_aligned = aligned and (e.aligns_private or buffer not in e.kernel.private)
     found = _loaded(e, scalar)
     e.is_aligned = aligned
     return found
@@ -269,7 +252,7 @@ def store(
         exist, aligned = e.masks, e.is_aligned
         if _is_whole_row(e, buffer, address):
             e.masks = ()
-        e.is_aligned = _is_aligned(e, buffer, address)
+        e.is_aligned = aligned and (e.aligns_private or buffer not in e.kernel.private)
         _store_vector(e, place, value, mode, mask)
         e.masks, e.is_aligned = exist, aligned
     else:

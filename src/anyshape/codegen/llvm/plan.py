@@ -89,8 +89,6 @@ class KernelPlan:
     splits: bool
     #: instructions that make a thread worth waking, as the power of two that it has more than usual
     grain: int = 0
-    #: elements for which there is memory before a private row
-    lead: int = 0
 
     # The memory that a thread has for itself: private buffers, then its part of folds. Threads that
     # share a row leave what each has folded in their own memory, for all to read.
@@ -120,7 +118,7 @@ class KernelPlan:
             offsets[name] = end
             # Whole vectors: those at the end of a row need no mask.
             unit = max(ALIGNMENT, WIDTH[dtype] * self.lanes)
-            size = (elements + self.lead) * (WIDTH[dtype] * lanes)
+            size = elements * (WIDTH[dtype] * lanes)
             end = end + floordiv(size + (unit - 1), unit) * unit
         return offsets, end
 

@@ -16,7 +16,7 @@ from anyshape.codegen.llvm.cooperative_reduce import StageFolds, ThreadTeam
 from anyshape.codegen.llvm.emitter import Emitter, States
 from anyshape.codegen.llvm.loop_nest import StageCode
 from anyshape.codegen.llvm.plan import LIGHT, LONG
-from anyshape.codegen.llvm.sizes import lane_numbers, narrow_size
+from anyshape.codegen.llvm.sizes import narrow_size
 from anyshape.codegen.nvptx.block_group import (
     HAS_PARTS,
     block_barrier,
@@ -234,39 +234,9 @@ class BlockStage(StridedStage):
 
     def _rows(self, axis: Axis, bounds: tuple[str, str], states: States) -> States:
         self.e.vector_axis = axis.symbol
-        whole = self._whole if self.e.in_step is not None else self._strided
-        states = whole(axis, bounds[1], states)
+        states = self._strided(axis, bounds[1], states)
         self.e.vector_axis = None
         return states
-
-    def _whole(self, axis: Axis, end: str, states: States) -> States:
-        """The whole vectors of a row that does not begin with one, then the elements before them
-        and those behind, which the last two threads take: they have the fewest of the others."""
-        e = self.e
-        room = e.let(f"call i64 @llvm.smax.i64(i64 {e.let(f'sub i64 {end}, %shift')}, i64 0)")
-        last = e.let(f"add i64 %shift, {e.let(f'and i64 {room}, {-e.lanes}')}")
-        self.begin = e.let("add i64 %begin, %shift")
-        states = self._strided(axis, last, states)
-        is_tail = e.let("icmp eq i64 %number.from.end, 0")
-        start = e.let(f"select i1 {is_tail}, i64 {last}, i64 {e.let('sub i64 0, %lead')}")
-        rest = e.let(f"icmp slt i64 {last}, {end}")
-        some = e.let(f"select i1 {is_tail}, i1 {rest}, i1 {e.let('icmp ne i64 %lead, 0')}")
-        mine = e.let("icmp ult i64 %number.from.end, 2")
-        some = e.let(f"and i1 {some}, {e.let(f'and i1 {mine}, %active')}")
-        return e.when(some, states, self.types, lambda: self._part(axis, start, end, states))
-
-    def _part(self, axis: Axis, start: str, end: str, states: States) -> States:
-        """A vector of which lanes before the row or behind it are missing."""
-        e = self.e
-        self._open(axis, start)
-        wide = f"<{e.lanes} x i64>"
-        places = e.let(f"add {wide} {e.splat('i64', start)}, {lane_numbers(e.lanes)}")
-        e.masks = (e.let(f"icmp ult {wide} {places}, {e.splat('i64', end)}"),)
-        firsts = [text for folding in self.foldings for text in folding.first_start(self.lanes)]
-        firsts = self._fold_round(firsts)
-        self._act([])
-        e.masks = ()
-        return self._flush(states, firsts)
 
 
 class GroupStage(BlockStage):

@@ -22,7 +22,6 @@ from anyshape.codegen.nvptx.block_scan import ScanStage
 from anyshape.codegen.nvptx.held_rows import write_held_rows
 from anyshape.codegen.nvptx.plain_products import PlainProducts
 from anyshape.codegen.nvptx.plan import GpuPlan
-from anyshape.codegen.nvptx.shifted_rows import set_shift
 from anyshape.codegen.nvptx.strips import StripStage
 from anyshape.codegen.nvptx.tensor_products import TensorProducts
 from anyshape.codegen.nvptx.tiles import THREADS, TileStage, tile_side
@@ -253,9 +252,6 @@ def _rows(e: Emitter, gpu: GpuPlan) -> None:
             is_first = e.let(f"and i1 {is_first}, {e.let('icmp eq i32 %part, 0')}")
         e.do(f"%leads = and i1 %active, {is_first}")
         _set_digits(e, axes, extents, row)
-        if gpu.shifted is not None:
-            e.do(f"%number.from.end = sub i64 {e.let(f'sub i64 {threads}, 1')}, {thread}")
-            set_shift(e, gpu.shifted)
         if vectors:
             e.do(f"%stride.32 = mul i32 %ntid, {e.lanes}")
             e.do(f"%begin.32 = mul i32 %tid, {e.lanes}")

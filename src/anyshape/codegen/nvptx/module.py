@@ -183,8 +183,6 @@ def _kind(gpu: GpuPlan) -> str:
     if gpu.attention is not None:
         return "plain" if gpu.attention.halves is None else "tensor"
     access = "w" if gpu.is_aligned or gpu.lanes == 1 else "u"
-    if gpu.shifted is not None:
-        access = "s"
     held = f"x{gpu.each}t{gpu.row_threads}" if gpu.each else ""
     flat = "_flat" if gpu.plan.flat is not None else ""
     return f"{access}{gpu.lanes}{held}{flat}{'_i32' if gpu.index_bits == 32 else ''}"

@@ -11,10 +11,8 @@ of them has.
 
 Strips and rows may be shared by several blocks. All but points come twice: the wide code moves 16
 bytes at a time and is for tensors whose rows begin at such addresses; the narrow one takes single
-elements and is for all the others. Long rows that begin anywhere, but all tensors of them alike,
-have a third one (`shifted_rows.py`). Columns and points of several axes come twice again:
-coordinates have 32 bits where all sizes and the number of elements do, since a GPU divides those
-faster.
+elements and is for all the others. Columns and points of several axes come twice again: coordinates
+have 32 bits where all sizes and the number of elements do, since a GPU divides those faster.
 """
 
 from __future__ import annotations
@@ -27,7 +25,6 @@ from anyshape.codegen.nvptx.attention_plan import AttentionShape, attention_form
 from anyshape.codegen.nvptx.block_scan import can_scan_rows
 from anyshape.codegen.nvptx.choice import USUAL, WARP, GpuChoice
 from anyshape.codegen.nvptx.held_rows import elements_held, forwarded, sure_elements
-from anyshape.codegen.nvptx.shifted_rows import ShiftedRows, shifted_rows
 from anyshape.codegen.nvptx.strips import for_strips, states_bytes
 from anyshape.codegen.nvptx.tiles import cut_extent, is_tiled, padded
 from anyshape.loops.collapsed_axes import Flattened, flattened
@@ -44,8 +41,6 @@ Form = Literal["columns", "strips", "rows", "points", "attention"]
 
 #: Vectors of a row that is no multiple of them: with fewer, too many lanes would be idle.
 _FEWEST_VECTORS: Final = 8
-#: Of a row whose ends are a round of their own.
-_FEWEST_SHIFTED: Final = 64
 #: Instructions for each byte with which a GPU is as busy as its memory is.
 _BUSY: Final = 4
 #: Of a thread that shares a tile: it waits for memory twice, and more blocks wait at a time.
@@ -74,8 +69,6 @@ class GpuPlan:
     fewest_points: int = 0
     #: comparisons that come out alike for all lanes of a vector
     uniform: frozenset[Scalar] = frozenset()
-    #: where vectors need not begin with their row: see `shifted_rows.py`
-    shifted: ShiftedRows | None = None
     #: points are tiles whose rows and columns the threads of a block share
     tiled: bool = False
     #: vectors of a row that each thread has in registers; 0: it loops over the row
@@ -193,25 +186,7 @@ def _plans(kernel: Kernel, choice: GpuChoice) -> tuple[GpuPlan, ...]:
         wide = _wide(online, form, column, access)
         narrow = GpuPlan(form, _kernel_plan(online, column, 1))
         plans = (narrow,) if wide is None else (wide, narrow)
-    shifted = _shifted(online, access)
-    more = () if shifted is None else (shifted,)
-    return (*held, *plans[:-1], *more, narrow)
-
-
-def _shifted(kernel: Kernel, access: int) -> GpuPlan | None:
-    widths = _widths(kernel)
-    found = shifted_rows(kernel, widths, access)
-    if found is None:
-        return None
-    lanes = found.lanes
-    axes = [stage.axes[0] for stage in kernel.stages if stage.axes]
-    return GpuPlan(
-        "rows",
-        replace(_kernel_plan(kernel, None, lanes), lead=lanes),
-        shifted=found,
-        aligned=tuple((buffer, widths[buffer] * lanes) for buffer in found.buffers),
-        at_least=tuple({floordiv(axis.extent, _FEWEST_SHIFTED): None for axis in axes}),
-    )
+    return (*held, *plans)
 
 
 def _held(kernel: Kernel, lanes: int, wide: GpuPlan | None, choice: GpuChoice) -> Iterator[GpuPlan]:
