@@ -127,6 +127,53 @@ def test_numbers_that_the_dtype_does_not_have(name: str) -> None:
         torch.testing.assert_close(*given, equal_nan=True)
 
 
+def _too_large(count: Tensor, x: Tensor, f: float) -> Tensor:
+    count.add_(1)
+    try:
+        return x.masked_fill(x > 0, f) + 1
+    except RuntimeError:
+        return x + count
+
+
+def _of_no_number(count: Tensor, x: Tensor, f: float) -> Tensor:
+    count.add_(1)
+    try:
+        return x * math.log(f)
+    except ValueError:
+        return x + count
+
+
+def _written_inside(count: Tensor, x: Tensor, f: float) -> Tensor:
+    try:
+        count.mul_(2)
+        y = x.clamp(max=f * 2)
+    except (RuntimeError, ValueError):
+        y = x + count
+    return y * count.add_(1)
+
+
+def _by_a_divisor(count: Tensor, x: Tensor, f: float) -> Tensor:
+    count.add_(1)
+    try:
+        return x.clamp(max=1 / (f + 1))
+    except ArithmeticError:
+        return x + count
+
+
+@pytest.mark.parametrize("program", [_too_large, _of_no_number, _written_inside, _by_a_divisor])
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_what_numbers_cannot_be_is_caught(program: Any, size: int) -> None:
+    """Behind writes, which are done once."""
+    compiled = anyshape.compile(program)
+    for number in (2.0, 3.0, 4.0, 1e39, 5.0, -1.0, 0.5):
+        x, counts = torch.linspace(-1, 1, 4), [torch.ones(size, 1) for _ in "ab"]
+        found, expected = (
+            call(count, x, number) for call, count in zip((compiled, program), counts, strict=True)
+        )
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(*counts)
+
+
 class Reversed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:

@@ -195,7 +195,9 @@ class Recorder(Inputs):
                 self.tracer.fix_source(source, f"`{name_of(function)}` of it raises an error")
             raise
         of_data = [is_of_data(arg) for arg in args]
-        if any(of_data) and raises_on_numbers(function, of_data):
+        changing = [type(arg) is TracedFloat or is_of_data(arg) for arg in args]
+        may_fail = any(changing) and raises_on_numbers(function, changing)
+        if may_fail and (any(of_data) or self.tracer.is_caught()):
             self.changes.note_raising(self.tracer.is_caught)
         node = self.graph.call_function(function, tuple(map(self._operand, args)))
         node.meta[NUMBER] = True
@@ -441,8 +443,10 @@ class Recorder(Inputs):
 
     def _note_changes(self, function: Callable[..., object], call: CallForms) -> None:
         changes = self.changes
-        # A launch does not fail by its data, but some programs try others then.
-        is_tried = isinstance(function, KernelLaunch) and self.tracer.is_caught()
+        # A launch does not fail by its data, but some programs try others then; and few numbers are
+        # too large for an operator.
+        may_be_tried = isinstance(function, KernelLaunch) or call.has_floats
+        is_tried = may_be_tried and self.tracer.is_caught()
         if is_tried or may_raise(function, call):
             changes.note_raising(self.tracer.is_caught)
         # Code of the program may change what it is given, and then draw, or fail.
