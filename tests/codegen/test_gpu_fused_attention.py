@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import (
     AuxOutput,
@@ -19,7 +21,9 @@ from torch.nn.attention.flex_attention import (
 
 import anyshape
 from anyshape.graph import fused_attention
+from anyshape.graph.lowered import lowered
 from anyshape.graph.materialize import Materialize
+from tests.codegen import test_gpu_host
 from tests.codegen.test_gpu_host import Backend
 
 #: Eager's own is what results are compared with.
@@ -127,3 +131,76 @@ def test_heads_of_another_width_run_as_they_are() -> None:
         for width in (16, 16, 8, 24):
             given = _inputs(20, torch.float32, width)
             torch.testing.assert_close(compiled(*given), _by_hand(*given))
+
+
+def _side(x: Tensor) -> Tensor:
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+#: what is computed, and how many heads share one of keys and values
+FEW_KEYS: Final[dict[str, tuple[Callable[..., Tensor], int]]] = {
+    "plain": (F.scaled_dot_product_attention, 1),
+    "causal": (partial(F.scaled_dot_product_attention, is_causal=True), 1),
+    "a scale": (partial(F.scaled_dot_product_attention, scale=0.3), 1),
+    "groups": (
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q.view(-1, 4, q.shape[2], 16),
+            *(each.view(-1, 2, each.shape[2], 16) for each in (k, v)),
+            is_causal=True,
+            enable_gqa=True,
+        ),
+        2,
+    ),
+    "repeated": (
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k.repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+        ),
+        2,
+    ),
+    "side by side": (
+        lambda q, k, v: F.scaled_dot_product_attention(*map(_side, (q, k, v))).transpose(1, 2) * 1,
+        1,
+    ),
+    "parts of rows": (
+        lambda q, k, v: F.scaled_dot_product_attention(
+            *torch.cat((q, k, v), -1).chunk(3, -1), is_causal=True
+        ),
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", FEW_KEYS)
+def test_few_keys(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention of torch's, by a kernel of ours."""
+    monkeypatch.setattr(test_gpu_host, "lowered", partial(lowered, few_keys=True))
+    function, group = FEW_KEYS[name]
+    backend = Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for batch, length in ((2, 5), (1, 17), (1, 1), (2, 70)):
+            torch.manual_seed(length)
+            q = torch.randn(batch, 4, length, 16, dtype=dtype)
+            k, v = (torch.randn(batch, 4 // group, length, 16, dtype=dtype) for _ in range(2))
+            want = function(*(each.double() for each in (q, k, v)))
+            got = compiled(q, k, v)
+            torch.testing.assert_close(got.double(), want, atol=3e-2, rtol=3e-2)
+            eager = function(q, k, v)
+            assert got.stride() == eager.stride() or got.is_contiguous()
+    assert not backend.called
+    assert _names(backend).count("kernel_tensor") == 3, "the first call is the program itself"
+
+
+def test_queries_of_other_lengths_than_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_gpu_host, "lowered", partial(lowered, few_keys=True))
+    backend = Backend()
+    function = F.scaled_dot_product_attention
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for rows, columns in ((1, 30), (7, 3), (40, 65)):
+            q = torch.randn(1, 2, rows, 24, dtype=torch.bfloat16)
+            k, v = (torch.randn(1, 2, columns, 24, dtype=torch.bfloat16) for _ in range(2))
+            want = function(*(each.double() for each in (q, k, v)))
+            torch.testing.assert_close(compiled(q, k, v).double(), want, atol=3e-2, rtol=3e-2)
+    assert "kernel_tensor" in _names(backend)

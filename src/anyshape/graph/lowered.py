@@ -17,12 +17,13 @@ def lowered(
     at_once: bool = False,
     gives_up: int | None = None,
     few_rows: int = 0,
+    few_keys: bool = False,
 ) -> tuple[Plan, Schedule]:
     """Layers that are equal are lowered once, where that can be. `at_once`, `gives_up`: as of the
-    schedule; `few_rows`: as of `Lowering`."""
+    schedule; `few_rows`, `few_keys`: as of `Lowering`."""
     for whole in (False, True):
         lowering = Lowering(graph.meta[FACTS])
-        lowering.few_rows = few_rows
+        lowering.few_rows, lowering.few_keys = few_rows, few_keys
         plan = lowering.run(graph.graph, whole=whole, at_once=at_once)
         hint = lowering.facts.hint
         try:

@@ -75,6 +75,7 @@ class Lowering(Settling):
     _kept: set[str]
     _fusion: AttentionFusion
     few_rows = 0
+    few_keys = False
     #: whether the program may see what was written when a position turns out to be bad
     _checks_early = False
     #: whether the graph writes to tensors that it is given on another device
@@ -243,7 +244,7 @@ class Lowering(Settling):
             axes, index = self._loops(value, None)
             checks = position_checks(value.at(index))
             if checks:
-                self._compute(self._with_stored(partial(check_kernel, axes, checks)))
+                self.compute(self._with_stored(partial(check_kernel, axes, checks)))
 
     def _by_row(self, entry: OpMatch | None, args: Any, kwargs: dict[str, object]) -> object:
         if self._node is not None and isinstance(self._node.target, Step):

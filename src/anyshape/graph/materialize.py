@@ -137,7 +137,7 @@ class Materialize:
         start: Size = 0
         for part in parts:
             place = Memory(name, strides, start * strides[dim] if strides else 0)
-            self._compute(self._kernel(part, place, meta))
+            self.compute(self._kernel(part, place, meta))
             start = start + part.sizes[dim] if part.sizes else start
         self.held[name] = BufferDecl(name, value.dtype, value.sizes, strides, given=False)
         self.values.now_stored(value, memory)
@@ -160,7 +160,7 @@ class Materialize:
         """The elements of a value in their order, stored without gaps, in another shape."""
         made, memory = self.fresh(sizes, value.dtype)
         as_it_is = Memory(memory.buffer, contiguous_strides(value.sizes))
-        self._compute(self._kernel(value, as_it_is, None))
+        self.compute(self._kernel(value, as_it_is, None))
         return made
 
     def _kernel(self, value: Value, memory: Memory, meta: Meta | None) -> Kernel:
@@ -212,7 +212,7 @@ class Materialize:
 
         kernel = self._with_stored(make)
         self.held[name] = BufferDecl(name, value.dtype, value.sizes, memory.strides, given=False)
-        self._compute(kernel)
+        self.compute(kernel)
         return self.values.new(value.sizes, value.dtype, None, memory=memory)
 
     def fresh_as(
@@ -233,7 +233,7 @@ class Materialize:
         self.held[name] = BufferDecl(name, dtype, tuple(sizes), memory.strides, given=False)
         return self.values.new(sizes, dtype, None, memory=memory), memory
 
-    def _compute(self, kernel: Kernel) -> None:
+    def compute(self, kernel: Kernel) -> None:
         self.steps.append(computing(kernel.without_reads() if kernel.is_vacuous else kernel))
 
     @property
@@ -309,7 +309,7 @@ class Materialize:
             axes, index = self._loops(value, None)
             return kernel_of(axes, [], checks=[Check(condition(value.at(index)), message)])
 
-        self._compute(self._with_stored(make))
+        self.compute(self._with_stored(make))
         self.required.add((value, key))
 
     def probe(self, value: Value) -> tuple[Size, ...]:

@@ -59,7 +59,7 @@ class Mutation(Materialize):
         if not _reads_where_it_writes(kernel, memory.buffer):
             self.materialize(value, target.meta)
             kernel = self._kernel(value, memory, target.meta)
-        self._compute(kernel)
+        self.compute(kernel)
         self._written(root)
 
     #: tensors that the write at hand reads
@@ -135,7 +135,7 @@ class Mutation(Materialize):
             # What is read must not change while it is.
             if memory.buffer in each.buffers():
                 self._apart(each, memory.buffer)
-        self._compute(self._scattering(value, memory, index_map, mode))
+        self.compute(self._scattering(value, memory, index_map, mode))
         self._written(target.root)
 
     def scattered(
@@ -146,7 +146,7 @@ class Mutation(Materialize):
             self.needs_library()
         copy = self.values.new(base.sizes, base.dtype, base.at, (base,), factors=base.factors)
         memory = self.materialize(copy, meta)
-        self._compute(self._scattering(value, memory, index_map, mode))
+        self.compute(self._scattering(value, memory, index_map, mode))
         return self.values.new(base.sizes, base.dtype, None, memory=memory)
 
     def _scattering(self, value: Value, memory: Memory, index_map: IndexMap, mode: Mode) -> Kernel:

@@ -221,12 +221,16 @@ def _written(node: torch.fx.Node) -> list[torch.fx.Node]:
 class Variants:
     """Other code for a graph where it is recorded, by how many rows there are of what is multiplied
     with weights. Of few, products of our own read the weight once, and the library's are made for
-    more; of some more, products that are independent of each other have room side by side."""
+    more; of some more, products that are independent of each other have room side by side. And by
+    what attention is over: torch's kernels take longer to begin with few keys than ours does."""
 
     #: by rows at most: elements of a weight at most, up to which ours are faster on an H200
     _FEW: Final = {1: 1 << 24, 4: 1 << 20}
     #: so many rows leave room for other products
     _SOME: Final = 1024
+    #: keys of attention, and scores, up to which a kernel of ours is faster on an H200
+    _MOST_KEYS: Final = 128
+    _MOST_SCORES: Final = 1 << 21
 
     def __init__(
         self, graph: torch.fx.Graph, build: Callable[[Variant], Callable[..., Any]]
@@ -239,22 +243,35 @@ class Variants:
             if node.op == "placeholder"
         ]
         self._rows: list[Size] = []
+        #: of each attention
+        self._keys: list[Size] = []
+        self._scores: list[Size] = []
         for node in graph.nodes:
             match = match_of(node)
-            if match is not None and match.op.name == "linear":
-                operands = [meta for each in node.all_input_nodes[:1] for meta in _metas(each)]
-                self._rows += [product(list(meta.shape[:-1])) for meta in operands]
+            name = "" if match is None else match.op.name
+            operands = [meta for each in node.all_input_nodes[:2] for meta in _metas(each)]
+            if name == "linear":
+                self._rows += [product(list(meta.shape[:-1])) for meta in operands[:1]]
+            elif name == "scaled_dot_product_attention" and len(operands) == 2:
+                query, key = (meta.shape for meta in operands)
+                self._keys += key[-2:-1]
+                self._scores.append(product([*query[:-1], *key[-2:-1]]))
 
     def run_for(self, args: Sequence[Any]) -> Callable[..., Any] | None:
         """The code for these inputs, if it is not what all have."""
-        chosen = self._variant(self._most_rows(args))
-        if chosen is None:
+        values = self._values(args)
+        few_keys = (
+            0 < _most(self._keys, values) <= self._MOST_KEYS
+            and 0 < _most(self._scores, values) <= self._MOST_SCORES
+        )
+        chosen = self._variant(_most(self._rows, values), few_keys)
+        if chosen == Variant():
             return None
         if chosen not in self._built:
             self._built[chosen] = self._build(chosen)
         return self._built[chosen]
 
-    def _most_rows(self, args: Sequence[Any]) -> int:
+    def _values(self, args: Sequence[Any]) -> dict[Symbol, int]:
         values: dict[Symbol, int] = {}
         for known, value in zip(self._inputs, args, strict=True):
             if isinstance(known, Symbol):
@@ -263,15 +280,20 @@ class Variants:
                 for size, actual in zip(known.shape, value.shape, strict=True):
                     if (symbol := bare_symbol(size)) is not None:
                         values[symbol] = actual
-        rows = [substitute(each, values) for each in self._rows]
-        known_rows = [each for each in rows if isinstance(each, int)]
-        return max(known_rows) if known_rows and len(known_rows) == len(rows) else 0
+        return values
 
-    def _variant(self, rows: int) -> Variant | None:
+    def _variant(self, rows: int, few_keys: bool) -> Variant:
         for most, elements in self._FEW.items():
             if 0 < rows <= most:
-                return Variant(elements, branches=True)
-        return Variant(branches=True) if 0 < rows <= self._SOME else None
+                return Variant(elements, branches=True, few_keys=few_keys)
+        return Variant(branches=0 < rows <= self._SOME, few_keys=few_keys)
+
+
+def _most(sizes: Sequence[Size], values: dict[Symbol, int]) -> int:
+    """The largest; 0 if not all are known."""
+    found = [substitute(each, values) for each in sizes]
+    known = [each for each in found if isinstance(each, int)]
+    return max(known) if known and len(known) == len(found) else 0
 
 
 _TENSORS: Final = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)

@@ -10,3 +10,5 @@ class Variant(NamedTuple):
     few_rows: int = 0
     #: products that are independent of each other are in branches
     branches: bool = False
+    #: attention is over few keys
+    few_keys: bool = False

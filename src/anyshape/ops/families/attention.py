@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
 
 from anyshape.errors import UnknownOperator
-from anyshape.loops.expr import FLOATS, WIDTH, Dtype, Scalar
+from anyshape.loops.attention import (
+    MEAN,
+    MOST_COLUMNS_ON_GPUS,
+    PRODUCT,
+    AttentionParts,
+    attention_kernel,
+)
+from anyshape.loops.expr import FLOATS, WIDTH, Dtype, Scalar, load
+from anyshape.loops.expr import index as index_value
+from anyshape.loops.expr import row as row_of_product
+from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Area, Extern
 from anyshape.ops.broadcast import broadcast, pointwise_layout, require_expands
 from anyshape.ops.families.activations import onnx_gelu
@@ -18,6 +29,7 @@ from anyshape.ops.families.padding import lower_constant_pad
 from anyshape.ops.gradient import Gradients, NoGradient, Term
 from anyshape.ops.lowering.memory_reads import memory_read
 from anyshape.ops.lowering.pointwise_builder import chosen, elementwise
+from anyshape.ops.lowering.scalars import cast, constant_like, op, test, where
 from anyshape.ops.lowering.values import DTYPES, Index, Lowering, Memory, NotLowered, Value
 from anyshape.ops.meta import Dense, Meta
 from anyshape.ops.onnx import END, Named, Node, NotMapped, Writer
@@ -587,6 +599,11 @@ def _on_gpu(
         shared = [query, *(_by_groups(c, each, group) for each in tensors[1:])]
     areas = [aligned_area(c, each, lanes) for each in shared]
     reads = [area.buffer for area in areas]
+    columns = c.facts.hint(width)
+    if flash and c.few_keys and columns is not None and columns <= MOST_COLUMNS_ON_GPUS:
+        c.assume(eq(width, columns), "heads of another width")
+        c.compute(_one_kernel(c, dtype, areas, whole, columns, is_causal, scale))
+        return made
     if flash:
         nothing = (None,) * 8
         extern = Extern(_FLASH, (whole, *nothing, *areas, 0.0, is_causal, False, scale))
@@ -597,6 +614,56 @@ def _on_gpu(
         extern = Extern(_EFFICIENT, (whole, None, None, None, *given))
     c.extern(extern, reads, [kept.buffer])
     return made
+
+
+def _one_kernel(
+    c: Lowering,
+    dtype: Dtype,
+    areas: Sequence[Area],
+    result: Area,
+    columns: int,
+    is_causal: bool,
+    scale: float | None,
+) -> Kernel:
+    """Attention by a kernel of ours: where keys are few, torch's takes longer to begin than this
+    one takes. All keys are looked at, as torch's kernel looks at all of a tile."""
+    query, key, value = areas
+    heads, shared = query.sizes[1], key.sizes[1]
+    sizes = (query.sizes[0], shared, floordiv(heads, shared), *query.sizes[2:3], key.sizes[2])
+    *outer, keys = (c.values.axis(size) for size in sizes)
+    depth, width = c.values.axis(columns), c.values.axis(columns)
+    batch, head, within, row = (of_atom(axis.symbol) for axis in outer)
+    column, inner, along = (of_atom(axis.symbol) for axis in (keys, depth, width))
+    own = head * sizes[2] + within
+
+    def at(area: Area, *index: Size) -> Scalar:
+        return load(area.buffer, _address(area, index), dtype)
+
+    free = frozenset(axis.symbol for axis in (*outer, keys))
+    product = row_of_product(PRODUCT, "f32", free)
+    factor = 1 / math.sqrt(columns) if scale is None else scale
+    score = op("mul", product, constant_like(factor, product))
+    if is_causal:
+        hidden = constant_like(-math.inf, product)
+        score = where(test("ge", index_value(row), index_value(column)), score, hidden)
+    parts = AttentionParts(
+        query=cast(at(query, batch, own, row, inner), "f32"),
+        key=cast(at(key, batch, head, column, inner), "f32"),
+        value=at(value, batch, head, column, along),
+        score=score,
+        product=product,
+        seen=None,
+        finite=None,
+        is_zero_if_empty=False,
+    )
+    place = _address(result, (batch, own, row, along))
+    stores: dict[str, tuple[str, Size, Dtype]] = {MEAN: (result.buffer, place, dtype)}
+    return attention_kernel(outer, (keys, depth, width), parts, stores)
+
+
+def _address(area: Area, index: Sequence[Size]) -> Size:
+    steps = zip(index, area.strides, strict=True)
+    return sum((place * stride for place, stride in steps), area.offset)
 
 
 def group_of(query: Value, key: Value, value: Value) -> int:

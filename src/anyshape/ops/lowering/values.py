@@ -15,6 +15,7 @@ import torch
 
 from anyshape.loops import expr
 from anyshape.loops.expr import Axis, Dtype, Scalar
+from anyshape.loops.kernels import Kernel
 from anyshape.loops.program import Extern
 from anyshape.ops.meta import Meta
 from anyshape.support.lazy_dataclass import dataclass
@@ -291,6 +292,8 @@ class Lowering(Protocol):
     result: Any
     #: what is multiplied with weights of so many elements at most has few rows
     few_rows: int
+    #: whether attention is over few keys
+    few_keys: bool
 
     # -- the node ----------------------------------------------------------------------------------
 
@@ -334,6 +337,7 @@ class Lowering(Protocol):
         self, sizes: Sequence[Size], dtype: Dtype, strides: tuple[Size, ...] | None = None
     ) -> tuple[Value, Memory]: ...
     def fresh_as(self, sizes: Sequence[Size], dtype: Dtype, meta: Meta) -> tuple[Value, Memory]: ...
+    def compute(self, kernel: Kernel) -> None: ...
     def needs_library(self, *functions: str) -> None: ...
     def is_aligned(self, memory: Memory, by: int, *, trusts: bool = False) -> bool: ...
     @property
