@@ -24,6 +24,7 @@ from anyshape.codegen.host import HostAbi, helpers_module
 from anyshape.codegen.host.externs import EXTERNS
 from anyshape.codegen.ir_builder import join_module
 from anyshape.codegen.nvptx.choice import USUAL, GpuChoice
+from anyshape.codegen.nvptx.kernel import MOST_EARLY
 from anyshape.codegen.nvptx.launch import (
     DECLARATIONS,
     TABLE,
@@ -261,7 +262,7 @@ def _for_host(text: str) -> str:
     text = matrices_for_host(text)
     text = re.sub(r'call void asm sideeffect "nanosleep[^\n]*', "call void %pause()", text)
     text = text.replace("  call void @llvm.trap()\n", "")
-    text = re.sub(rf"  {_WAITS}[^\n]*\n", "", text)
+    text = re.sub(_WAITS, "", text)
     text = re.sub(
         r"call i32 @llvm\.nvvm\.shfl\.sync\.(\w+)\.i32\(i32 -1, (i32 \S+), (i32 \S+), i32 (\d+)\)",
         lambda m: f"call i32 %shuffle({m[2]}, {m[3]}, i32 {_SHUFFLES.index((m[1], m[4]))})",
@@ -279,7 +280,7 @@ def _for_host(text: str) -> str:
 
 
 #: The instructions of a kernel that is started before the one before it has ended.
-_WAITS: Final = 'call void asm sideeffect "griddepcontrol'
+_WAITS: Final = re.compile(r'  call void asm sideeffect "[^"]*griddepcontrol.wait[^\n]*\n')
 
 
 def emulated_abi() -> HostAbi:
@@ -417,9 +418,10 @@ class Gpu:
         )
         assert (one, two, three, count, extra) == (1, 1, 1, 1, None)
         assert list((ctypes.c_uint32 * 3).from_address(attribute)) == [6, 0, 1]
-        head, _, rest = self.texts[function - 1].partition(f"{_WAITS}.wait;")
+        head, *rest = _WAITS.split(self.texts[function - 1])
         assert rest, "it does not wait"
         assert " load float" not in head
+        assert grid <= MOST_EARLY
         done = self._launched(False, function, grid, 1, 1, x, y, 1, shared, None, params)
         if not done:
             self.started[-1] = self.started[-1]._replace(early=True)

@@ -17,9 +17,11 @@ from anyshape.backends.native import backend
 from anyshape.backends.native.cuda_graphs import recordable_place
 from anyshape.backends.native.report import StagedReport
 from anyshape.graph import placed_stages as module
+from anyshape.graph.lowered import lowered
 from anyshape.graph.placed_stages import Place, placed_stages
+from anyshape.graph.plan import Unlowerable
 from anyshape.graph.stage import Node
-from anyshape.ops.node_meta import REPORT
+from anyshape.ops.node_meta import REPORT, RESULT
 from tests import devices
 from tests.native.mixed_programs import EXACT, FLOATS, STORED
 from tests.native.view_programs import Vocabulary, compared, program
@@ -207,3 +209,19 @@ def test_graphs_are_cut_at_what_waits_for_the_gpu(cut: Cut) -> None:
         x = torch.rand(rows, 3) + 0.5
         torch.testing.assert_close(compiled(x), program(x))
     assert cut.stages[0] == 3
+
+
+def test_several_tensors_at_once_are_python_s() -> None:
+    """As the result of a call on another device that is passed on as it is."""
+    found: list[torch.fx.GraphModule] = []
+
+    def kept(graph: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        found.append(graph)
+        return graph
+
+    anyshape.compile(lambda x: x.sin() * 2, backend=kept)(torch.ones(3))
+    (graph,) = found
+    (given,) = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    given.meta[RESULT] = (given.meta[RESULT], given.meta[RESULT])
+    with pytest.raises(Unlowerable, match="several tensors at once"):
+        lowered(graph)

@@ -192,8 +192,10 @@ class Lowering(Settling):
             self._env[node] = NumberRef(name)
             self.early.add(name)
         else:
-            layout = node.meta.get(LAYOUT)
-            given = self._given(name, self.settled(node.meta[RESULT]), layout)
+            layout, meta = node.meta.get(LAYOUT), self.settled(node.meta[RESULT])
+            if isinstance(meta, tuple):
+                raise Unlowerable("several tensors at once come from another device")
+            given = self._given(name, meta, layout)
             if isinstance(given, Foreign):
                 given.is_constant = not self._writes_elsewhere
             self._env[node] = given

@@ -49,8 +49,7 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
         )
     if e.machine.starts_early:
         # What memory holds is what the kernel before has left there, and not sooner.
-        for order in ("wait", "launch_dependents"):
-            e.at_start(f'call void asm sideeffect "griddepcontrol.{order};", "~{{memory}}"()')
+        e.at_start(f'call void asm sideeffect "{_WAIT}", "r,~{{memory}}"(i32 %nctaid)')
     e.enter()
     if gpu.form == "rows":
         _rows(e, gpu)
@@ -68,6 +67,13 @@ def kernel_function(e: Emitter, gpu: GpuPlan, name: str, counts: tuple[int, int,
     return "\n".join([head, "entry:", e.text(), "}"])
 
 
+#: Blocks of a kernel that may be started early: of many, each would take longer for it.
+MOST_EARLY: Final = 1024
+#: Wait for the kernel before, and let the one behind come.
+_WAIT: Final = (
+    f"{{ .reg .pred %few; setp.le.u32 %few, $0, {MOST_EARLY}; @%few griddepcontrol.wait;"
+    " @%few griddepcontrol.launch_dependents; }"
+)
 #: threads of a block, blocks of the grid
 _REGISTERS = {
     "tid": "tid.x",

@@ -9,6 +9,7 @@ from string import Template
 from typing import Final
 
 from anyshape.codegen.nvptx.block_group import COUNTER
+from anyshape.codegen.nvptx.kernel import MOST_EARLY
 from anyshape.codegen.nvptx.launch import TABLE
 from anyshape.codegen.nvptx.strips import MOST_THREADS as GROUP_THREADS
 
@@ -354,7 +355,9 @@ plain.start:
   %follows = load i64, ptr %follows.slot
   %can = icmp ne ptr %launch, null
   %is.behind = icmp ne i64 %follows, 0
-  %is.early = and i1 %can, %is.behind
+  %may = and i1 %can, %is.behind
+  %is.few = icmp ule i64 %grid, $most_early
+  %is.early = and i1 %may, %is.few
   br i1 %is.early, label %early.start, label %alone.start
 early.start:
   %early = call i32 @anyshape_gpu_early(ptr %launch, ptr %function, i32 %blocks, i32 %width,
@@ -390,6 +393,7 @@ def launch_helpers(device: int, group_threads: int = GROUP_THREADS) -> str:
         "counter": COUNTER,
         "early": TABLE.index("early"),
         "follows": TABLE.index("follows"),
+        "most_early": MOST_EARLY,
         "fields": _fields(),
         "group_threads": group_threads,
         "begin_kind": _some_points("kind"),
