@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import operator
@@ -26,6 +27,7 @@ from torch.nn.attention.flex_attention import (
 
 import anyshape
 from anyshape.capture.builtins.flex_attention import MODELS
+from anyshape.capture.tracer import Tracer
 from tests import devices
 
 #: Heads, and lengths of queries and keys.
@@ -285,6 +287,37 @@ def test_what_is_not_elementwise_is_torchs(score: Any, monkeypatch: pytest.Monke
         q, k, v = (each.detach() for each in _inputs(*size, torch.float32, HEADS))
         torch.testing.assert_close(compiled(q, k, v), _reference(q, k, v, score)[0])
     assert not compiled.stats().hits
+
+
+def row_of_a_row(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + table[h].gather(0, (q - k).abs())
+
+
+def looked_up(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
+    return score + nn.functional.embedding(q, table.t())[h]
+
+
+@pytest.mark.parametrize("score", [chained, row_of_a_row, looked_up], ids=lambda x: x.__name__)
+def test_no_index_is_tried_that_may_be_out_of_range(
+    score: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For all positions at once, as captures do it: a GPU does not go on behind that."""
+    failed: list[str] = []
+    told = Tracer.abort
+
+    def abort(self: Tracer, reason: str, *args: Any, **kwargs: Any) -> None:
+        failed.append(reason)
+        told(self, reason, *args, **kwargs)
+
+    monkeypatch.setattr(Tracer, "abort", abort)
+    module = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    monkeypatch.setattr(module, True)
+    compiled = anyshape.compile(lambda q, k, v: flex_attention(q, k, v, score), dynamic=True)
+    q, k, v = (each.detach() for each in _inputs(2, 5, 5, torch.float32, HEADS))
+    for _ in range(2):
+        with contextlib.suppress(RuntimeError, IndexError):
+            compiled(q, k, v)
+    assert not any("raised an error" in reason for reason in failed)
 
 
 @pytest.mark.parametrize("score", DRAWING, ids=lambda each: each.__name__)

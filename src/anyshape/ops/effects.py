@@ -265,6 +265,15 @@ def raises_on_integers(function: Callable[..., Any], kwargs: Mapping[str, Any]) 
     return on_integers and (given is None or kwargs.get(given) is not None)
 
 
+def takes_positions(function: Callable[..., Any]) -> bool:
+    """Whether it may fail where a tensor has positions that are out of range."""
+    match = None if isinstance(function, KernelLaunch) else lookup(function)
+    if match is None:
+        return False
+    kinds = OpKind.INDEX_MAP, OpKind.CALL_OUT
+    return match.op.lowering in kinds or match.op.effects.indexes
+
+
 def waits_for_integers(function: Callable[..., Any]) -> int:
     """How many dimensions tensors of integers may have that it reads on the host, also those of a
     GPU; -1: it reads none."""

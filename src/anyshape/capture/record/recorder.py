@@ -7,7 +7,7 @@ wrong costs the dynamism of that one operation (its sizes are fixed by guards), 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from linecache import getline
 from typing import Any, Final, NamedTuple
@@ -73,6 +73,7 @@ from anyshape.ops.effects import (
     is_mutable,
     raises_on_numbers,
     schema_of_extension,
+    takes_positions,
     writes_untold,
 )
 from anyshape.ops.families.pinned_layout import dense_in_order
@@ -164,14 +165,33 @@ class Recorder(Inputs):
 
     def reads_shape(self, tensor: object) -> None:
         """Leave if it is another one than the program expects."""
-        positions = self._positions
-        if positions is None or not isinstance(tensor, torch.Tensor):
-            return
-        node = self.node(tensor)
-        if node in positions.others or (node.op == "placeholder" and node not in positions.given):
-            return
-        if node in positions.given or self.meta(tensor).rank:
+        if self._is_of_positions(tensor):
             raise AbortCapture("the shape is read of a tensor that is one of many positions")
+
+    def _is_of_positions(self, value: object) -> bool:
+        positions = self._positions
+        if positions is None or not isinstance(value, torch.Tensor):
+            return False
+        node = self.node(value)
+        if node in positions.others or (node.op == "placeholder" and node not in positions.given):
+            return False
+        return node in positions.given or self.meta(value).rank > 0
+
+    def _check_places(
+        self, function: Callable[..., object], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        """Leave before an index is used that may be out of range, since it is meant for a tensor of
+        one position: a GPU does not go on behind that. Elements of a tensor are taken by as many
+        indices as it has dimensions."""
+        if not takes_positions(function):
+            return
+        keys = [each for arg in args for each in (arg if isinstance(arg, tuple | list) else (arg,))]
+        if not any(map(self._is_of_positions, (*keys, *kwargs.values()))):
+            return
+        is_element = function is _GET_ITEM and len(keys) - 1 == args[0].dim()
+        if is_element and not self._is_of_positions(args[0]):
+            return
+        raise AbortCapture(f"`{name_of(function)}` of one of many positions")
 
     def forget(self) -> None:
         super().forget()
@@ -277,6 +297,8 @@ class Recorder(Inputs):
                 self.reads_shape(args[0])
             elif function is _GET_ITEM and self.elements_by_tensors and self._positions is None:
                 _check_is_no_element(args[1])
+            if self._positions is not None:
+                self._check_places(function, args, kwargs)
             read = SIZE_READS.get(function)
             if read is not None and args and isinstance(args[0], torch.Tensor):
                 return read(self, *args, **kwargs)
