@@ -137,6 +137,11 @@ def _side(x: Tensor) -> Tensor:
     return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
+def _parts_of_rows(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    q, k, v = torch.cat((q, k, v), -1).chunk(3, -1)
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 #: what is computed, and how many heads share one of keys and values
 FEW_KEYS: Final[dict[str, tuple[Callable[..., Tensor], int]]] = {
     "plain": (F.scaled_dot_product_attention, 1),
@@ -158,15 +163,12 @@ FEW_KEYS: Final[dict[str, tuple[Callable[..., Tensor], int]]] = {
         2,
     ),
     "side by side": (
-        lambda q, k, v: F.scaled_dot_product_attention(*map(_side, (q, k, v))).transpose(1, 2) * 1,
-        1,
-    ),
-    "parts of rows": (
-        lambda q, k, v: F.scaled_dot_product_attention(
-            *torch.cat((q, k, v), -1).chunk(3, -1), is_causal=True
+        lambda q, k, v: (
+            F.scaled_dot_product_attention(_side(q), _side(k), _side(v)).transpose(1, 2) * 1
         ),
         1,
     ),
+    "parts of rows": (_parts_of_rows, 1),
 }
 
 
@@ -201,6 +203,6 @@ def test_queries_of_other_lengths_than_keys(monkeypatch: pytest.MonkeyPatch) -> 
         for rows, columns in ((1, 30), (7, 3), (40, 65)):
             q = torch.randn(1, 2, rows, 24, dtype=torch.bfloat16)
             k, v = (torch.randn(1, 2, columns, 24, dtype=torch.bfloat16) for _ in range(2))
-            want = function(*(each.double() for each in (q, k, v)))
+            want = function(q.double(), k.double(), v.double())
             torch.testing.assert_close(compiled(q, k, v).double(), want, atol=3e-2, rtol=3e-2)
     assert "kernel_tensor" in _names(backend)
