@@ -8,21 +8,33 @@ import operator
 import threading
 import time
 import types
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 import torch
 import torch.distributed
+import torch.fx
+import torch.nn.functional as F
 import torch.utils.checkpoint
 
+import anyshape
 from anyshape.backends.native import cuda_graphs
 from anyshape.backends.native.backend import NativeReport
-from anyshape.backends.native.cuda_graphs import Inputs, ShapeGraphs, only_starts_kernels
+from anyshape.backends.native.cuda_graphs import (
+    Inputs,
+    ShapeGraphs,
+    Variants,
+    only_starts_kernels,
+)
+from anyshape.backends.native.variant import Variant
 from anyshape.config import config
 from anyshape.events import kinds
 from anyshape.events.stream import stream
 from anyshape.ops.kernel_launch import KernelLaunch
+from anyshape.ops.node_meta import RESULT, SYMBOL
 from anyshape.runtime.cuda.graph_pool import CannotRecord
+from anyshape.symbolic.expr import of_atom
 from tests.codegen.emulated_graphs import EmulatedDevice, EmulatedPool
 
 NONE = frozenset[int]()
@@ -354,3 +366,61 @@ def test_functions_of_torch_and_of_numbers_start_kernels(function: Any) -> None:
 def test_what_may_do_more_does_not(function: Any) -> None:
     """A replay would leave out what they do in Python."""
     assert not only_starts_kernels(function)
+
+
+ATTENTION: Final[dict[str, tuple[Callable[..., Any], Callable[[int, int], bool]]]] = {
+    "two": (lambda x, y: F.scaled_dot_product_attention(x, y, y), lambda a, b: b <= 128),
+    "one tensor": (lambda x, y: F.scaled_dot_product_attention(x, x, x), lambda a, b: a <= 128),
+    "by name": (
+        lambda x, y: F.scaled_dot_product_attention(value=y, key=y, query=x),
+        lambda a, b: b <= 128,
+    ),
+    "several": (
+        lambda x, y: (
+            F.scaled_dot_product_attention(y, y, y),
+            F.scaled_dot_product_attention(x, x, x),
+        ),
+        lambda a, b: max(a, b) <= 128,
+    ),
+    "none": (lambda x, y: (x * 2, y), lambda a, b: False),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_code_for_few_keys(name: str) -> None:
+    """Only where each attention of the graph has few, and few scores."""
+    function, expected = ATTENTION[name]
+    found: list[tuple[torch.fx.GraphModule, list[Any]]] = []
+
+    def backend(graph: torch.fx.GraphModule, examples: list[Any]) -> Any:
+        found.append((graph, list(examples)))
+        return graph
+
+    anyshape.compile(function, dynamic=True, backend=backend)(
+        torch.ones(2, 3, 5, 8), torch.ones(2, 3, 7, 8)
+    )
+    ((graph, examples),) = found
+    variants = Variants(graph.graph, lambda chosen: lambda: chosen)
+    places = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    for rows, columns in ((5, 7), (128, 128), (129, 5), (5, 129), (1, 1), (0, 4), (90, 3)):
+        for batch in (1, 2, 400):
+            x, y = torch.ones(batch, 3, rows, 8), torch.ones(batch, 3, columns, 8)
+            given = [None if type(e) is int else x if e.shape[2] == 5 else y for e in examples]
+            own = variants.run_for(_args_of(places, given))
+            chosen = Variant() if own is None else own()
+            if 3 * batch * max(rows, columns) ** 2 <= 1 << 21 and rows:
+                assert chosen.few_keys == expected(rows, columns), (batch, rows, columns)
+            if min(rows, columns) == 128 and batch == 400:
+                assert not chosen.few_keys, "of many scores"
+
+
+def _args_of(places: list[torch.fx.Node], given: list[torch.Tensor | None]) -> list[Any]:
+    """With the sizes of these tensors."""
+    values: dict[Any, int] = {}
+    for node, tensor in zip(places, given, strict=True):
+        if tensor is not None:
+            values |= zip(node.meta[RESULT].shape, tensor.shape, strict=True)
+    return [
+        values[of_atom(node.meta[SYMBOL])] if tensor is None else tensor
+        for node, tensor in zip(places, given, strict=True)
+    ]

@@ -144,8 +144,13 @@ def _host(
     ones, nobody else has."""
     own = variant or Variant()
     progress.graph()
-    few = {"few_rows": own.few_rows, "few_keys": own.few_keys}
-    plan, made = lowered(graph, at_once=at_once, gives_up=gives_up, **few)
+    plan, made = lowered(
+        graph,
+        at_once=at_once,
+        gives_up=gives_up,
+        few_rows=own.few_rows,
+        few_keys=own.few_keys,
+    )
     segments = [part for part in made.parts if isinstance(part, Segment)]
     called = sum(isinstance(part, PythonCall) for part in made.parts)
     tuner = tuner_of(graph, plan.device, own.branches)

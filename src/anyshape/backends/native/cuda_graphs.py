@@ -31,13 +31,14 @@ from anyshape.events import kinds
 from anyshape.events.native_counts import count
 from anyshape.events.stream import stream
 from anyshape.graph.alias_analysis import function_of, match_of, result_of, root_of
+from anyshape.graph.attention_logsumexp import argument_nodes
 from anyshape.graph.placed_stages import device_of
 from anyshape.graph.plan import leaves
 from anyshape.ops.effects import changes_argument, writes_untold, written_by
 from anyshape.ops.higher_order_ops import region_of
 from anyshape.ops.meta import Meta
 from anyshape.ops.modes import enter_mode, leave_mode
-from anyshape.ops.node_meta import PARAMETER, RESULT, SYMBOL
+from anyshape.ops.node_meta import CALL, PARAMETER, RESULT, SYMBOL
 from anyshape.ops.origins import is_of_torch
 from anyshape.ops.runtime_checks import check_dense, check_sizes
 from anyshape.ops.table import lookup
@@ -248,12 +249,12 @@ class Variants:
         self._scores: list[Size] = []
         for node in graph.nodes:
             match = match_of(node)
-            name = "" if match is None else match.op.name
-            operands = [meta for each in node.all_input_nodes[:2] for meta in _metas(each)]
-            if name == "linear":
-                self._rows += [product(list(meta.shape[:-1])) for meta in operands[:1]]
-            elif name == "scaled_dot_product_attention" and len(operands) == 2:
-                query, key = (meta.shape for meta in operands)
+            if match is not None and match.op.name == "linear":
+                operands = [meta for each in node.all_input_nodes[:1] for meta in _metas(each)]
+                self._rows += [product(list(meta.shape[:-1])) for meta in operands]
+            attention = argument_nodes(node) if CALL in node.meta else None
+            if attention is not None:
+                query, key = (attention[name].meta[RESULT].shape for name in ("query", "key"))
                 self._keys += key[-2:-1]
                 self._scores.append(product([*query[:-1], *key[-2:-1]]))
 
