@@ -206,3 +206,21 @@ def test_queries_of_other_lengths_than_keys(monkeypatch: pytest.MonkeyPatch) -> 
             want = function(q.double(), k.double(), v.double())
             torch.testing.assert_close(compiled(q, k, v).double(), want, atol=3e-2, rtol=3e-2)
     assert "kernel_tensor" in _names(backend)
+
+
+@pytest.mark.parametrize("width", [8, 72, 256])
+def test_few_keys_of_other_widths(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And with what is not finite, which is where it is in torch's result."""
+    monkeypatch.setattr(test_gpu_host, "lowered", partial(lowered, few_keys=True))
+    function = partial(F.scaled_dot_product_attention, is_causal=True)
+    backend = Backend()
+    compiled = anyshape.compile(function, dynamic=True, backend=backend)
+    with torch.no_grad():
+        for length in (5, 19, 1):
+            q, k, v = (torch.randn(1, 1, length, width, dtype=torch.bfloat16) for _ in range(3))
+            if length == 19:
+                k[0, 0, 7, 0], v[0, 0, 9, 1] = math.inf, math.nan
+            want = function(q.float(), k.float(), v.float())
+            got = compiled(q, k, v).float()
+            torch.testing.assert_close(got, want, atol=3e-2, rtol=3e-2, equal_nan=True)
+    assert _names(backend).count("kernel_tensor") == 2
